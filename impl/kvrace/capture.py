@@ -1,0 +1,279 @@
+"""Exact copies of a scheduler's state, and keys to compare two states by.
+
+One walk over everything reachable from the scheduler does both. The copy remembers each mutable object together with a shallow
+copy of its contents, so restoring puts the contents back into the *same* objects and costs no construction. The key is built
+from *all* state the walk meets, except what :class:`CaptureRules` leaves out with a reason: a field that a subclass adds is
+in the key without anybody having to know of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import types
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from kvmodel.port import Capture, UnknownSubject
+
+Rule = Callable[["StateWalk", Any, dict[str, Any]], Hashable]
+"""Encodes one attribute: (walk, value, the owner's attributes) -> plain value."""
+
+_ATOMS = frozenset({int, float, bool, str, bytes, type(None), complex})
+_CODE = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.ModuleType,
+    type,
+    logging.Logger,
+    type(threading.Lock()),
+    type(threading.RLock()),
+    property,
+)
+
+
+def leave_out(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashable:
+    """The rule for state that cannot influence the future: it is copied and restored, but not compared."""
+    walk.encode(value)
+    return None
+
+
+@dataclass
+class CaptureRules:
+    """What an adapter knows about its scheduler's state.
+
+    ``opaque``: classes that hold configuration or services and do not change after construction; neither copied nor compared.
+    ``opaque_modules``: the same by prefix of the defining module. ``attributes``: (class, attribute) -> (rule, reason).
+    ``unordered``: (class, attribute) -> reason, for dicts that are only looked up by key. ``block``: the class of KV-cache blocks.
+    ``known``: class -> attributes it has in the stock release; anything else came from a subclass.
+    ``trusted_modules``: prefixes of modules whose classes have no attributes beyond ``known`` or all known.
+    """
+
+    opaque: tuple[type, ...] = ()
+    opaque_modules: tuple[str, ...] = ()
+    attributes: dict[tuple[type, str], tuple[Rule, str]] = field(default_factory=dict)
+    unordered: dict[tuple[type, str], str] = field(default_factory=dict)
+    block: type = type(None)
+    known: dict[type, frozenset[str]] = field(default_factory=dict)
+    trusted_modules: tuple[str, ...] = ()
+
+
+class _Plan:
+    """What the rules mean for one class, worked out once."""
+
+    __slots__ = ("known", "name", "rules", "slots", "unordered")
+
+    def __init__(self, kind: type, rules: CaptureRules) -> None:
+        self.name = kind.__qualname__
+        self.rules: dict[str, Rule] = {}
+        self.unordered: set[str] = set()
+        for base in reversed(kind.__mro__):
+            self.rules.update({name: rule for (owner, name), (rule, _) in rules.attributes.items() if owner is base})
+            self.unordered.update(name for owner, name in rules.unordered if owner is base)
+        self.slots = tuple(s for base in kind.__mro__ for s in getattr(base, "__slots__", ()) if s not in ("__dict__", "__weakref__"))
+        stock = [rules.known[base] for base in kind.__mro__ if base in rules.known]
+        if stock:
+            self.known: frozenset[str] | None = stock[0]
+        else:
+            self.known = None if kind.__module__.startswith(rules.trusted_modules) else frozenset()
+
+
+class StateWalk:
+    """One walk, reused for every capture of one subject. Not thread-safe."""
+
+    def __init__(self, rules: CaptureRules) -> None:
+        self._rules = rules
+        self._plans: dict[type, _Plan] = {}
+        self._handlers: dict[type, Callable[[Any], Hashable]] = {
+            list: self._list,
+            tuple: self._tuple,
+            dict: self._dict,
+            defaultdict: self._dict,
+            OrderedDict: self._dict,
+            set: self._set,
+            frozenset: self._frozenset,
+            deque: self._deque,
+        }
+        self._seen: dict[int, str] = {}
+        self._saved: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
+        self.names: dict[int, int] = {}
+        self.context: dict[str, Any] = {}
+        self._exact = False
+
+    def capture(self, root: Any, names: dict[int, int], extra: Hashable = None, kept: Any = None) -> Capture:
+        """Copy everything reachable from ``root``. ``extra`` joins the fingerprint, ``kept`` rides in the snapshot."""
+        self._seen, self._saved, self.names, self._exact = {}, [], names, False
+        fingerprint = (self.encode(root), extra)
+        if self._exact and any(block != name for block, name in names.items()):
+            self._seen, self._saved, self.names = {}, [], {block: block for block in names}
+            fingerprint = (self.encode(root), extra)
+        return Capture((self._saved, kept), fingerprint, self._exact)
+
+    @staticmethod
+    def restore(snapshot: Any) -> Any:
+        """Put the contents back, and return what was ``kept``."""
+        saved, kept = snapshot
+        for put_back, target, contents in saved:
+            put_back(target, contents)
+        return kept
+
+    def encode(self, value: Any) -> Hashable:
+        """The plain, comparable form of ``value``; everything mutable in it is copied on the way."""
+        kind = type(value)
+        if kind in _ATOMS:
+            return value  # type: ignore[no-any-return]
+        handler = self._handlers.get(kind)
+        if handler is None:
+            handler = self._handlers[kind] = self._handler_for(kind)
+        return handler(value)
+
+    def save(self, put_back: Callable[[Any, Any], None], target: Any, contents: Any) -> None:
+        """Remember how to undo changes to ``target``."""
+        self._saved.append((put_back, target, contents))
+
+    def _handler_for(self, kind: type) -> Callable[[Any], Hashable]:
+        rules = self._rules
+        if issubclass(kind, rules.block):
+            return lambda block: ("block", self.names.get(block.block_id, -1))
+        if issubclass(kind, Enum):
+            return lambda member: (kind.__name__, member.name)
+        if issubclass(kind, rules.opaque + _CODE) or kind.__module__.startswith(rules.opaque_modules):
+            return lambda _: None
+        if issubclass(kind, tuple):
+            return self._tuple
+        for base, handler in ((dict, self._dict), (list, self._list), (set, self._set), (deque, self._deque)):
+            if issubclass(kind, base):
+                return handler
+        plan = self._plans.setdefault(kind, _Plan(kind, rules))
+        if plan.slots and not hasattr(kind, "__dict__"):
+            return lambda value: self._slotted(value, plan)
+        if kind.__flags__ & (1 << 9) or "__dict__" in dir(kind):  # a class made by Python code
+            return lambda value: self._instance(value, plan)
+        raise UnknownSubject(
+            f"cannot copy state of type {kind.__module__}.{kind.__qualname__}: kvrace does not know whether it changes; "
+            "keep it out of the scheduler or hold plain Python values instead"
+        )
+
+    def _again(self, value: Any) -> str | None:
+        """The mark of an object met before in this walk, else None and the object is marked now."""
+        mark = self._seen.get(id(value))
+        if mark is None:
+            self._seen[id(value)] = f"#{len(self._seen)}"
+        return mark
+
+    def _items(self, values: Any) -> tuple[Hashable, ...]:
+        encode = self.encode
+        return tuple([value if type(value) in _ATOMS else encode(value) for value in values])
+
+    def _list(self, value: list[Any]) -> Hashable:
+        if mark := self._again(value):
+            return mark
+        self._saved.append((_put_list, value, value.copy()))
+        return self._items(value)
+
+    def _tuple(self, value: tuple[Any, ...]) -> Hashable:
+        return self._items(value)
+
+    def _deque(self, value: deque[Any]) -> Hashable:
+        if mark := self._again(value):
+            return mark
+        self._saved.append((_put_deque, value, value.copy()))
+        attributes = getattr(value, "__dict__", None)
+        return self._items(value) + ((self._dict(attributes),) if attributes else ())
+
+    def _set(self, value: set[Any]) -> Hashable:
+        if mark := self._again(value):
+            return mark
+        if not value:
+            self._saved.append((_put_set, value, ()))
+            return ()
+        self._saved.append((_put_set, value, value.copy()))
+        return self._frozenset(value)
+
+    def _frozenset(self, value: Any) -> Hashable:
+        members = list(value)
+        if any(type(member) not in _ATOMS for member in members):
+            members.sort(key=lambda member: str(getattr(member, "request_id", "")) or repr(member))
+            return self._items(members)
+        return tuple(sorted(members, key=lambda member: (str(type(member)), member)))
+
+    def _dict(self, value: dict[Any, Any], unordered: bool = False) -> Hashable:
+        if mark := self._again(value):
+            return mark
+        if not value:
+            self._saved.append((_put_dict, value, ()))
+            return ()
+        self._saved.append((_put_dict, value, value.copy()))
+        pairs = value.items()
+        if unordered:
+            pairs = sorted(pairs, key=lambda pair: str(pair[0]))  # type: ignore[assignment]
+        encode = self.encode
+        return tuple([(encode(k), v if type(v) in _ATOMS else encode(v)) for k, v in pairs])
+
+    def _instance(self, value: Any, plan: _Plan) -> Hashable:
+        if mark := self._again(value):
+            return mark
+        attributes = value.__dict__
+        self._saved.append((_put_dict, attributes, attributes.copy()))
+        out = [plan.name]
+        rules, known, unordered, encode = plan.rules, plan.known, plan.unordered, self.encode
+        for name, item in list(attributes.items()):
+            rule = rules.get(name)
+            if rule is not None:
+                out.append(rule(self, item, attributes))  # type: ignore[arg-type]
+            elif known is not None and name not in known:
+                out.append((name, self._added(encode(item))))  # type: ignore[arg-type]
+            elif type(item) in _ATOMS:
+                out.append(item)
+            elif name in unordered:
+                out.append(self._dict(item, unordered=True))  # type: ignore[arg-type]
+            else:
+                out.append(encode(item))  # type: ignore[arg-type]
+        return tuple(out)
+
+    def _slotted(self, value: Any, plan: _Plan) -> Hashable:
+        if mark := self._again(value):
+            return mark
+        contents = tuple((slot, getattr(value, slot)) for slot in plan.slots if hasattr(value, slot))
+        self._saved.append((_put_slots, value, contents))
+        return (plan.name, *self._items(item for _, item in contents))
+
+    def _added(self, encoded: Hashable) -> Hashable:
+        """State that a subclass added. A number in it may be a block id, and then blocks cannot be renamed."""
+        if not self._exact and _has_number(encoded):
+            self._exact = True
+        return encoded
+
+
+def _has_number(encoded: Any) -> bool:
+    if isinstance(encoded, tuple):
+        return encoded[:1] != ("block",) and any(_has_number(item) for item in encoded)
+    return isinstance(encoded, int) and not isinstance(encoded, bool)
+
+
+def _put_list(target: list[Any], contents: list[Any]) -> None:
+    target[:] = contents
+
+
+def _put_deque(target: deque[Any], contents: deque[Any]) -> None:
+    target.clear()
+    target.extend(contents)
+
+
+def _put_set(target: set[Any], contents: Any) -> None:
+    target.clear()
+    target.update(contents)
+
+
+def _put_dict(target: dict[Any, Any], contents: Any) -> None:
+    target.clear()
+    target.update(contents)
+
+
+def _put_slots(target: Any, contents: tuple[tuple[str, Any], ...]) -> None:
+    for slot, item in contents:
+        setattr(target, slot, item)

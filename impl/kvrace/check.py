@@ -1,0 +1,256 @@
+"""The main job: exhaust scopes on a subject and collect a result. Emits progress; prints nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from kvmodel.contract import Contract
+from kvmodel.errors import KvraceError
+from kvmodel.events import Event
+from kvmodel.explorer import Edge, explore
+from kvmodel.lockstep import Lockstep, Node
+from kvmodel.playback import Frame, play
+from kvmodel.port import Subject
+from kvmodel.progress import at_rest, never_at_rest, next_if_left_alone
+from kvmodel.properties import PROPERTY_NAMES, Finding, blame_of
+from kvmodel.scope import Scope
+from kvmodel.world import Stage
+from kvrace.result import CaseResult, CheckResult, Verdict, Violation
+from kvrace.watchdog import watchdog
+
+MakeSubject = Callable[[Scope], Subject]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of a run. ``deadline`` is a time.monotonic() value; a call is a hang after ``call_seconds``."""
+
+    deadline: float | None = None
+    max_states: int | None = None
+    call_seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is; emitted about ten times a second and at the end of each case."""
+
+    case: int
+    cases: int
+    scope: Scope
+    states: int
+    transitions: int
+    frontier: int
+    seconds: float
+
+
+class _Found(NamedTuple):
+    """A finding, a shortest order to it, and for ``no-stuck`` the events that then repeat for ever."""
+
+    finding: Finding
+    order: list[Event]
+    loop: list[Event]
+
+
+class _Graph:
+    """The explored graph, as little of it as the verdicts need."""
+
+    def __init__(self) -> None:
+        self.parents: list[tuple[int, Event | None]] = []
+        self.alone: list[Event | None] = []
+        self.resting: list[bool] = []
+        self.blames: list[str] = []
+        self.next_state: dict[int, int] = {}
+        self.transitions = 0
+        self.found: dict[tuple[str, str, str], _Found] = {}
+
+    def order_to(self, state: int) -> list[Event]:
+        order: list[Event] = []
+        source, event = self.parents[state]
+        while event is not None:
+            order.append(event)
+            source, event = self.parents[source]
+        return order[::-1]
+
+    def loop_from(self, state: int) -> tuple[list[Event], list[Event]]:
+        """The walk from ``state`` when left alone, as (events before the cycle, events of the cycle)."""
+        events: list[Event] = []
+        visited: dict[int, int] = {}
+        while state not in visited:
+            visited[state] = len(events)
+            event = self.alone[state]
+            assert event is not None, "a walk that never rests has a next event everywhere"
+            events.append(event)
+            state = self.next_state[state]
+        return events[: visited[state]], events[visited[state] :]
+
+
+class CaseRun:
+    """The exploration of one scope, from the first state to its result."""
+
+    def __init__(self, subject: Subject, contract: Contract, properties: Sequence[str], limits: Limits) -> None:
+        self.subject, self.contract, self.limits = subject, contract, limits
+        self.properties = tuple(properties)
+        self.lockstep = Lockstep(subject, contract)
+        self.graph = _Graph()
+        self.stopped: str | None = None
+        self.started = time.monotonic()
+
+    def run(self, report: Callable[[int, int, int], None]) -> CaseResult:
+        """Explore until the scope is exhausted, a limit is reached, or the user interrupts."""
+        with watchdog(lambda: self.lockstep.running_call, self.limits.call_seconds):
+            try:
+                self._explore(report)
+            except KeyboardInterrupt:
+                self.stopped = "interrupted"
+            calls = self.lockstep.calls
+            if "no-stuck" in self.properties:
+                self._judge_progress()
+            violations = tuple(self._confirm(found) for found in self._needed())
+        return CaseResult(
+            self.subject.scope,
+            self.subject.identity,
+            len(self.graph.parents),
+            self.graph.transitions,
+            calls,
+            time.monotonic() - self.started,
+            self.stopped,
+            self._verdicts(),
+            violations,
+        )
+
+    def _explore(self, report: Callable[[int, int, int], None]) -> None:
+        graph, limits = self.graph, self.limits
+        start = self.lockstep.initial()
+        self._know(0, None, start)
+        next_report = 0.0
+        for edge in explore(self.lockstep, start):
+            self._take(edge)
+            if graph.transitions & 63 == 0:
+                now = time.monotonic()
+                if limits.deadline is not None and now > limits.deadline:
+                    self.stopped = "time limit"
+                    return
+                if now >= next_report:
+                    next_report = now + 0.1
+                    report(len(graph.parents), graph.transitions, edge.frontier)
+            if limits.max_states is not None and len(graph.parents) >= limits.max_states and edge.frontier:
+                self.stopped = "state limit"
+                return
+        report(len(graph.parents), graph.transitions, 0)
+
+    def _take(self, edge: Edge[Node, Event]) -> None:
+        graph, node = self.graph, edge.state
+        graph.transitions += 1
+        if edge.new:
+            self._know(edge.source, edge.label, node)
+        if graph.alone[edge.source] == edge.label:
+            graph.next_state[edge.source] = edge.target
+        for finding in node.findings:
+            if finding.property in self.properties and finding.signature not in graph.found:
+                graph.found[finding.signature] = _Found(finding, [*graph.order_to(edge.source), edge.label], [])
+
+    def _know(self, source: int, event: Event | None, node: Node) -> None:
+        graph = self.graph
+        graph.parents.append((source, event))
+        graph.blames.append(blame_of(node.world))
+        if node.crashed:
+            graph.alone.append(None)
+            graph.resting.append(True)
+            return
+        graph.resting.append(at_rest(node.world, node.observation))
+        graph.alone.append(next_if_left_alone(node.world, self.subject.scope, self.contract, node.observation))
+
+    def _judge_progress(self) -> None:
+        """``no-stuck`` on the graph: of the states that never come to rest, the nearest one of each blame."""
+        graph = self.graph
+        nearest: dict[str, int] = {}
+        for state in never_at_rest(graph.next_state, graph.resting):
+            nearest.setdefault(graph.blames[state], state)
+        for blame, state in nearest.items():
+            before, loop = graph.loop_from(state)
+            order = [*graph.order_to(state), *before]
+            frames, _ = play(self.subject, self.contract, order)
+            finding = Finding("no-stuck", _stuck_message(self.subject.scope, frames[-1]), blame, "never at rest")
+            graph.found[finding.signature] = _Found(finding, order, loop)
+
+    def _needed(self) -> list[_Found]:
+        """The findings without those that blame the connector for what also happens when it breaks no rule."""
+        found = self.graph.found
+        return [f for (rule, blame, shape), f in found.items() if blame == "scheduler" or (rule, "scheduler", shape) not in found]
+
+    def _confirm(self, found: _Found) -> Violation:
+        """Replay the order on a fresh scheduler, without snapshots. Raises KvraceError when it does not show the finding."""
+        finding = found.finding
+        frames, refused = play(self.subject, self.contract, [*found.order, *found.loop])
+        shown = refused is None and (bool(found.loop) or any(f.signature == finding.signature for f in frames[-1].findings))
+        if not shown:
+            order = ", ".join(map(str, found.order))
+            raise KvraceError(
+                f"{self.subject.identity} does not behave the same twice: '{finding.message}' did not come again after "
+                f"{order}. It keeps state outside the scheduler, or depends on time or chance; no verdict is given"
+            )
+        crash = frames[-1].response.crash
+        return Violation(
+            finding.property,
+            finding.blame,
+            finding.shape,
+            finding.message,
+            crash.location if crash else None,
+            self.subject.scope,
+            self.subject.identity,
+            self.contract,
+            tuple(frames),
+            len(found.order) if found.loop else None,
+        )
+
+    def _verdicts(self) -> dict[str, Verdict]:
+        broken = {found.finding.property for found in self.graph.found.values()}
+        clean: Verdict = "holds" if self.stopped is None else "incomplete"
+        return {name: "violated" if name in broken else clean for name in self.properties}
+
+
+def _stuck_message(scope: Scope, frame: Frame) -> str:
+    phases = dict(frame.observation.phases)
+    for name, request in zip(scope.names, frame.world.requests, strict=True):
+        if request.stage == Stage.LIVE:
+            return f"left alone, {name} is never over: it stays {phases.get(name, 'unknown to the scheduler')}"
+    if frame.world.transfers:
+        transfer = frame.world.transfers[0]
+        return f"left alone, the {transfer.direction} of {transfer.request} is never reported"
+    left = ", ".join(f"{name} is {phase}" for name, phase in frame.observation.phases)
+    return f"everything is over and the engine never goes idle{': ' + left if left else ''}"
+
+
+def check(
+    make_subject: MakeSubject,
+    scopes: Sequence[Scope],
+    contract: Contract,
+    *,
+    scope_name: str = "flags",
+    properties: Sequence[str] = PROPERTY_NAMES,
+    limits: Limits = Limits(),  # noqa: B008 - immutable
+    listen: Callable[[Progress], None] = lambda _: None,
+) -> CheckResult:
+    """Exhaust every scope, one after the other. Raises KvraceError when a subject cannot be made or is not deterministic."""
+    started = time.monotonic()
+    cases: list[CaseResult] = []
+    stopped = None
+    for number, scope in enumerate(scopes):
+        case_limits = limits
+        if limits.max_states is not None:
+            case_limits = replace(limits, max_states=limits.max_states - sum(case.states for case in cases))
+        run = CaseRun(make_subject(scope), contract, properties, case_limits)
+
+        def report(states: int, transitions: int, frontier: int, case: int = number, scope: Scope = scope) -> None:
+            listen(Progress(case, len(scopes), scope, states, transitions, frontier, time.monotonic() - started))
+
+        result = run.run(report)
+        cases.append(result)
+        if result.stopped:
+            stopped = result.stopped
+            break
+    seconds = time.monotonic() - started
+    return CheckResult(scope_name, contract, tuple(properties), tuple(cases), len(scopes), seconds, stopped)

@@ -1,0 +1,122 @@
+"""The one result object. The terminal, the JSON, the trace files and every later report render it; none computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kvmodel.contract import Contract
+from kvmodel.playback import Frame
+from kvmodel.port import Identity
+from kvmodel.scope import Scope
+
+Verdict = Literal["holds", "violated", "incomplete"]
+EXIT_CODES: dict[Verdict, int] = {"holds": 0, "violated": 1, "incomplete": 3}
+"""0 everything holds over the whole scope, 1 something is violated, 3 a limit was reached first (2 is a usage error)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One finding with a shortest order that shows it, replayed on a fresh scheduler before it is reported.
+
+    ``frames[0]`` is the initial state. With ``loop_start``, the frames from that index on repeat for ever (``no-stuck``).
+    """
+
+    property: str
+    blame: str
+    shape: str
+    message: str
+    location: str | None
+    scope: Scope
+    identity: Identity
+    contract: Contract
+    frames: tuple[Frame, ...]
+    loop_start: int | None = None
+
+    @property
+    def signature(self) -> tuple[str, str, str]:
+        return (self.property, self.blame, self.shape)
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """The order, one line of text an event."""
+        return tuple(str(frame.event) for frame in self.frames[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """One scope on one scheduler class. ``stopped`` says why an incomplete exploration ended."""
+
+    scope: Scope
+    identity: Identity
+    states: int
+    transitions: int
+    calls: int
+    seconds: float
+    stopped: str | None
+    verdicts: dict[str, Verdict]
+    violations: tuple[Violation, ...]
+
+    @property
+    def complete(self) -> bool:
+        return self.stopped is None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """Everything one ``kvrace check`` found. ``cases_planned`` may be more than were run when a limit was reached."""
+
+    scope_name: str
+    contract: Contract
+    properties: tuple[str, ...]
+    cases: tuple[CaseResult, ...]
+    cases_planned: int
+    seconds: float
+    stopped: str | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def complete(self) -> bool:
+        return self.stopped is None and len(self.cases) == self.cases_planned and all(case.complete for case in self.cases)
+
+    @property
+    def states(self) -> int:
+        return sum(case.states for case in self.cases)
+
+    @property
+    def transitions(self) -> int:
+        return sum(case.transitions for case in self.cases)
+
+    @property
+    def calls(self) -> int:
+        return sum(case.calls for case in self.cases)
+
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """Per property over all cases: violated if any case violates it, holds only if every case was exhausted."""
+        return {name: self._combined([case.verdicts[name] for case in self.cases]) for name in self.properties}
+
+    def _combined(self, verdicts: list[Verdict]) -> Verdict:
+        if "violated" in verdicts:
+            return "violated"
+        return "holds" if self.complete and "incomplete" not in verdicts else "incomplete"
+
+    @property
+    def verdict(self) -> Verdict:
+        return self._combined(list(self.verdicts.values()))
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """Of each distinct finding the shortest order over all cases, in the order of the properties."""
+        best: dict[tuple[str, str, str], Violation] = {}
+        for case in self.cases:
+            for violation in case.violations:
+                known = best.get(violation.signature)
+                if known is None or len(violation.frames) < len(known.frames):
+                    best[violation.signature] = violation
+        rank = {name: index for index, name in enumerate(self.properties)}
+        return tuple(sorted(best.values(), key=lambda v: (rank[v.property], len(v.frames), v.blame, v.shape)))
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.verdict]

@@ -1,0 +1,198 @@
+"""The part of vLLM's API that kvrace relies on, checked before anything is explored.
+
+A release whose signatures, statuses or fields differ from what the adapter knows is refused with one line. A checker that
+guesses would give false verdicts.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from kvmodel.port import UnknownSubject
+from kvmodel.scope import Scheduling, Scope
+from kvrace.vllm.environment import import_vllm, make_config
+
+_STATUSES = ("WAITING", "WAITING_FOR_REMOTE_KVS", "RUNNING", "PREEMPTED", "FINISHED_STOPPED", "FINISHED_ABORTED")
+_SIGNATURES: dict[str, tuple[str, ...]] = {
+    "Scheduler.__init__": ("vllm_config", "kv_cache_config", "structured_output_manager", "block_size"),
+    "Scheduler.add_request": ("request",),
+    "Scheduler.finish_requests": ("request_ids", "finished_status"),
+    "Scheduler.schedule": (),
+    "Scheduler.update_from_output": ("scheduler_output", "model_runner_output"),
+    "Scheduler.has_requests": (),
+    "Scheduler._update_from_kv_xfer_finished": ("kv_connector_output",),
+    "Scheduler._free_blocks": ("request",),
+    "Scheduler._connector_finished": ("request",),
+    "Request.__init__": ("request_id", "prompt_token_ids", "sampling_params", "block_hasher", "arrival_time"),
+    "ModelRunnerOutput.__init__": ("req_ids", "req_id_to_index", "sampled_token_ids", "kv_connector_output"),
+    "KVConnectorOutput.__init__": ("finished_sending", "finished_recving", "invalid_block_ids"),
+    "KVConnectorBase_V1.get_num_new_matched_tokens": ("request", "num_computed_tokens"),
+    "KVConnectorBase_V1.update_state_after_alloc": ("request", "blocks", "num_external_tokens"),
+    "KVConnectorBase_V1.request_finished": ("request", "block_ids"),
+}
+_SCHEDULER_FIELDS = ("requests", "waiting", "running", "connector", "kv_cache_manager", "encoder_cache_manager",
+                     "finished_req_ids", "finished_recving_kv_req_ids")  # fmt: skip
+_REQUEST_FIELDS = ("status", "num_tokens", "num_computed_tokens", "request_id")
+_OUTPUT_FIELDS = ("scheduled_new_reqs", "scheduled_cached_reqs", "num_scheduled_tokens", "finished_req_ids")
+_POOL_FIELDS = ("blocks", "free_block_queue", "enable_caching", "null_block")
+_BLOCK_FIELDS = ("block_id", "ref_cnt", "is_null", "block_hash", "prev_free_block", "next_free_block")
+
+
+class Api:
+    """The classes of one vLLM release, and the few objects that are made from them."""
+
+    def __init__(self) -> None:
+        self.version = import_vllm()
+        try:
+            self._import()
+        except (ImportError, AttributeError) as error:
+            raise UnknownSubject(f"the adapter does not know this vLLM ({self.version}): {error}") from error
+        self._check_signatures()
+        self._check_fields()
+
+    def _import(self) -> None:
+        from vllm import SamplingParams  # noqa: PLC0415
+        from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1  # noqa: PLC0415
+        from vllm.distributed.kv_events import EventPublisher  # noqa: PLC0415
+        from vllm.utils.hashing import sha256  # noqa: PLC0415
+        from vllm.v1.core import block_pool, kv_cache_utils, single_type_kv_cache_manager  # noqa: PLC0415
+        from vllm.v1.core.sched.async_scheduler import AsyncScheduler  # noqa: PLC0415
+        from vllm.v1.core.sched.output import SchedulerOutput  # noqa: PLC0415
+        from vllm.v1.core.sched.scheduler import Scheduler  # noqa: PLC0415
+        from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec  # noqa: PLC0415
+        from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput  # noqa: PLC0415
+        from vllm.v1.request import Request, RequestStatus  # noqa: PLC0415
+        from vllm.v1.structured_output import StructuredOutputManager  # noqa: PLC0415
+
+        from kvrace.vllm.connector import ScriptedConnector, register  # noqa: PLC0415
+
+        register()
+        self.scheduler, self.async_scheduler, self.request = Scheduler, AsyncScheduler, Request
+        self.block_pool, self.block = block_pool.BlockPool, kv_cache_utils.KVCacheBlock
+        self.free_queue = kv_cache_utils.FreeKVCacheBlockQueue
+        self.single_type_manager = single_type_kv_cache_manager.SingleTypeKVCacheManager
+        self.services: tuple[type, ...] = (StructuredOutputManager, EventPublisher, ScriptedConnector, SchedulerOutput)
+        self.aborted = RequestStatus.FINISHED_ABORTED
+        self._statuses = RequestStatus
+        self._sampling_params = SamplingParams
+        self._spec, self._cache_config, self._group = FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+        self._structured = StructuredOutputManager
+        self._scheduler_output = SchedulerOutput
+        self._connector_output, self._runner_output = KVConnectorOutput, ModelRunnerOutput
+        self._connector_base = KVConnectorBase_V1
+        kv_cache_utils.init_none_hash(sha256)
+        self._hasher: Callable[[int], Any] = lambda size: kv_cache_utils.get_request_block_hasher(size, sha256)
+
+    def _refuse(self, what: str) -> UnknownSubject:
+        return UnknownSubject(f"the adapter does not know this vLLM ({self.version}): {what}")
+
+    def _check_signatures(self) -> None:
+        classes = {
+            "Scheduler": self.scheduler,
+            "Request": self.request,
+            "ModelRunnerOutput": self._runner_output,
+            "KVConnectorOutput": self._connector_output,
+            "KVConnectorBase_V1": self._connector_base,
+        }
+        for path, expected in _SIGNATURES.items():
+            owner, method = path.split(".")
+            function = getattr(classes[owner], method, None)
+            if function is None:
+                raise self._refuse(f"there is no {path}")
+            missing = [name for name in expected if name not in inspect.signature(function).parameters]
+            if missing:
+                raise self._refuse(f"{path} has no parameter {missing[0]!r}")
+        for name in _STATUSES:
+            if not hasattr(self._statuses, name):
+                raise self._refuse(f"RequestStatus has no {name}")
+
+    def _check_fields(self) -> None:
+        """Build one scheduler and one request, look for the fields, and remember what a stock object has."""
+        scope = Scope(("load_save",))
+        config = make_config(False, scope.block_size, False)
+        config.cache_config.num_gpu_blocks = scope.blocks + 1
+        scheduler = self.make_scheduler(self.scheduler, config, scope)
+        request = self.request_maker(scope, 0)()
+        pool = scheduler.kv_cache_manager.block_pool
+        output = self._scheduler_output.__dataclass_fields__
+        for owner, target, fields in (
+            ("Scheduler", scheduler, _SCHEDULER_FIELDS),
+            ("Request", request, _REQUEST_FIELDS),
+            ("BlockPool", pool, _POOL_FIELDS),
+            ("KVCacheBlock", pool.blocks[0], _BLOCK_FIELDS),
+        ):
+            for name in fields:
+                if not hasattr(target, name):
+                    raise self._refuse(f"{owner} has no {name}")
+        for name in _OUTPUT_FIELDS:
+            if name not in output:
+                raise self._refuse(f"SchedulerOutput has no {name}")
+        managers = scheduler.kv_cache_manager.coordinator.single_type_managers
+        if len(managers) != 1 or not hasattr(managers[0], "req_to_blocks"):
+            raise self._refuse("the KV-cache manager keeps its block tables elsewhere")
+        asynchronous = self.make_scheduler(self.async_scheduler, make_config(True, scope.block_size, False), scope)
+        self.stock_attributes = {
+            self.scheduler: frozenset(scheduler.__dict__) | frozenset(asynchronous.__dict__),
+            self.request: frozenset(request.__dict__),
+        }
+
+    def scheduler_class(self, scheduling: Scheduling) -> type:
+        chosen: type = self.async_scheduler if scheduling == "async" else self.scheduler
+        return chosen
+
+    def make_scheduler(self, scheduler_class: type, config: Any, scope: Scope) -> Any:
+        """A fresh scheduler with ``scope.blocks`` usable blocks and the null block."""
+        import torch  # noqa: PLC0415
+
+        config.cache_config.num_gpu_blocks = scope.blocks + 1
+        spec = self._spec(block_size=scope.block_size, num_kv_heads=1, head_size=1, dtype=torch.float32)
+        cache = self._cache_config(
+            num_blocks=scope.blocks + 1, kv_cache_tensors=[], kv_cache_groups=[self._group(["layer"], spec)]
+        )
+        return scheduler_class(
+            vllm_config=config,
+            kv_cache_config=cache,
+            structured_output_manager=self._structured(config),
+            block_size=scope.block_size,
+        )
+
+    def request_maker(self, scope: Scope, index: int) -> Callable[[], Any]:
+        """A function that makes the request number ``index`` of the scope, the same every time."""
+        first = 10 if scope.prefix_sharing else 10 + index
+        prompt = [first, *range(30, 30 + scope.prompt_tokens - 1)]
+        hasher = self._hasher(scope.block_size) if scope.prefix_sharing else None
+        name = scope.names[index]
+
+        def make() -> Any:
+            return self.request(
+                request_id=name,
+                prompt_token_ids=prompt.copy(),
+                sampling_params=params,
+                pooling_params=None,
+                arrival_time=float(index),
+                block_hasher=hasher,
+            )
+
+        params = self._sampling_params(max_tokens=scope.output_tokens, ignore_eos=True, stop_token_ids=[99])
+        return make
+
+    def runner_output(
+        self, names: list[str], tokens: dict[str, list[int]], sending: set[str], receiving: set[str]
+    ) -> Any:
+        """A ``ModelRunnerOutput`` for the requests of one step, with the connector's reports."""
+        reports = self._connector_output(finished_sending=sending or None, finished_recving=receiving or None)
+        return self._runner_output(
+            req_ids=names,
+            req_id_to_index={name: index for index, name in enumerate(names)},
+            sampled_token_ids=[tokens.get(name, []) for name in names],
+            kv_connector_output=reports,
+        )
+
+
+@cache
+def load_api() -> Api:
+    """The API of the vLLM that is installed here. Raises VllmUnavailable or UnknownSubject, each with one line."""
+    return Api()

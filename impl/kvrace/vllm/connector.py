@@ -1,0 +1,82 @@
+"""The scripted connector: the scheduler half of a KV connector whose every answer the world decides.
+
+It keeps no state between calls. Before a call the subject puts the :class:`~kvmodel.port.ConnectorScript` of every request in
+place; after it, the subject collects what the scheduler told the connector.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorMetadata
+
+from kvmodel.port import ConnectorScript, Handover, LoadStarted
+
+CONNECTOR_NAME = "KvraceScriptedConnector"
+
+
+class ScriptedMetadata(KVConnectorMetadata):  # type: ignore[misc]
+    """Nothing to tell the workers: there are none."""
+
+
+class ScriptedConnector(KVConnectorBase_V1):  # type: ignore[misc]
+    """Answers from ``script``; records in ``loads`` and ``handovers``."""
+
+    def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any = None) -> None:
+        super().__init__(vllm_config, role, kv_cache_config)
+        self.block_size: int = vllm_config.cache_config.block_size
+        self.script: dict[str, ConnectorScript] = {}
+        self.loads: list[LoadStarted] = []
+        self.handovers: list[Handover] = []
+        self._computed: dict[str, int] = {}
+
+    def begin(self, script: dict[str, ConnectorScript]) -> None:
+        """Forget the last call and take the script of the next."""
+        self.script = script
+        self.loads, self.handovers, self._computed = [], [], {}
+
+    # The scheduler half of KVConnectorBase_V1.
+
+    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
+        offered = max(0, self.script[request.request_id].load_tokens - num_computed_tokens)
+        self._computed[request.request_id] = num_computed_tokens
+        return offered, offered > 0
+
+    def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+        if num_external_tokens == 0:
+            return
+        name = request.request_id
+        table = tuple(blocks.get_block_ids()[0])
+        start = self._computed[name]
+        end = start + num_external_tokens
+        target = table[start // self.block_size : -(-end // self.block_size)]
+        self.loads.append(LoadStarted(name, target, table, end))
+
+    def build_connector_meta(self, scheduler_output: Any) -> ScriptedMetadata:
+        return ScriptedMetadata()
+
+    def request_finished(self, request: Any, block_ids: Any) -> tuple[bool, None]:
+        blocks = tuple(block_ids)
+        self.handovers.append(Handover(request.request_id, blocks))
+        return bool(blocks) and self.script[request.request_id].save == "claimed", None
+
+    # The worker half is never used; the base class declares it abstract.
+
+    def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
+        raise NotImplementedError
+
+    def wait_for_layer_load(self, layer_name: str) -> None:
+        raise NotImplementedError
+
+    def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
+        raise NotImplementedError
+
+    def wait_for_save(self) -> None:
+        raise NotImplementedError
+
+
+def register() -> None:
+    """Make vLLM's factory find the connector by name. Safe to call twice."""
+    if CONNECTOR_NAME not in KVConnectorFactory._registry:
+        KVConnectorFactory.register_connector(CONNECTOR_NAME, __name__, "ScriptedConnector")

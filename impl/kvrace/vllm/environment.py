@@ -1,0 +1,156 @@
+"""Import vLLM on a plain CPU, without GPU, network, weights or a compiled kernel, and make its configuration.
+
+Nothing of vLLM is replaced. Three things are set before the scheduler is built: the platform (a CPU platform that does not look for
+kernels), a model class registered in this process (else vLLM inspects the real one in a subprocess, which costs seconds), and
+environment variables that keep it off the network.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from kvmodel.errors import KvraceError
+
+_ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_TARGET_DEVICE": "cpu",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+}
+
+_MODEL = {
+    "architectures": ["OPTForCausalLM"],
+    "model_type": "opt",
+    "hidden_size": 16,
+    "ffn_dim": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "vocab_size": 128,
+    "max_position_embeddings": 2048,
+    "word_embed_proj_dim": 16,
+    "do_layer_norm_before": True,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "pad_token_id": 1,
+}
+
+
+class VllmUnavailable(KvraceError):
+    """vLLM is missing, or its import fails. The message says which and what to do."""
+
+
+@cache
+def import_vllm() -> str:
+    """Import vLLM once and return its version. Raises VllmUnavailable."""
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        import vllm  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name == "vllm":
+            raise VllmUnavailable("vLLM is not installed here; 'pip install kvrace' into the environment that has it") from error
+        raise VllmUnavailable(f"importing vLLM failed: no module named {error.name!r}; 'pip install {error.name}'") from error
+    except Exception as error:
+        raise VllmUnavailable(f"importing vLLM failed: {type(error).__name__}: {_first_line(error)}") from error
+    try:
+        _use_plain_cpu_platform()
+        _register_model()
+    except Exception as error:
+        raise VllmUnavailable(f"preparing vLLM failed: {type(error).__name__}: {_first_line(error)}") from error
+    logging.getLogger("vllm").setLevel(logging.CRITICAL)
+    return str(vllm.__version__)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0][:200]
+
+
+def _use_plain_cpu_platform() -> None:
+    import vllm.platforms  # noqa: PLC0415
+    from vllm.platforms.cpu import CpuPlatform  # noqa: PLC0415
+
+    class PlainCpuPlatform(CpuPlatform):
+        """The real CPU platform looks for kernels, refuses small blocks and switches async scheduling off."""
+
+        @classmethod
+        def check_and_update_config(cls, vllm_config: Any) -> None:
+            pass
+
+        @classmethod
+        def import_kernels(cls, *args: Any, **kwargs: Any) -> None:
+            pass
+
+    vllm.platforms._current_platform = PlainCpuPlatform()
+
+
+def _register_model() -> None:
+    import torch  # noqa: PLC0415
+    from vllm import ModelRegistry  # noqa: PLC0415
+
+    class OPTForCausalLM(torch.nn.Module):  # type: ignore[misc]
+        """Never run. vLLM only looks at which methods it has."""
+
+        def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
+            super().__init__()
+
+        def embed_input_ids(self, input_ids: Any) -> None: ...
+
+        get_input_embeddings = embed_input_ids
+
+        def forward(self, input_ids: Any, positions: Any) -> None: ...
+
+        def compute_logits(self, hidden_states: Any) -> None: ...
+
+    ModelRegistry.register_model("OPTForCausalLM", OPTForCausalLM)
+
+
+@cache
+def model_folder() -> str:
+    """A folder with a hand-written model configuration; removed when the process ends."""
+    folder = tempfile.mkdtemp(prefix="kvrace-model-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    Path(folder, "config.json").write_text(json.dumps(_MODEL))
+    return folder
+
+
+@cache
+def make_config(async_scheduling: bool, block_size: int, prefix_caching: bool) -> Any:
+    """A ``VllmConfig`` with the scripted connector in both roles. Cached: vLLM's configuration is not changed by a scheduler."""
+    import_vllm()
+    from vllm.config import (  # noqa: PLC0415
+        CacheConfig,
+        DeviceConfig,
+        KVTransferConfig,
+        ModelConfig,
+        SchedulerConfig,
+        VllmConfig,
+    )
+
+    from kvrace.vllm.connector import CONNECTOR_NAME  # noqa: PLC0415
+
+    model = ModelConfig(model=model_folder(), skip_tokenizer_init=True, dtype="float32", seed=0)
+    config = VllmConfig(
+        model_config=model,
+        device_config=DeviceConfig("cpu"),
+        cache_config=CacheConfig(block_size=block_size, enable_prefix_caching=prefix_caching),
+        scheduler_config=SchedulerConfig(
+            max_num_seqs=8,
+            max_num_batched_tokens=2048,
+            max_model_len=2048,
+            enable_chunked_prefill=True,
+            is_encoder_decoder=False,
+            async_scheduling=async_scheduling,
+        ),
+        kv_transfer_config=KVTransferConfig(kv_connector=CONNECTOR_NAME, kv_role="kv_both"),
+    )
+    config.cache_config.block_size = block_size
+    return config

@@ -1,0 +1,99 @@
+"""What kvrace knows about the state of a vLLM scheduler: what is configuration, and what cannot influence the future.
+
+Every exception from "all state counts" is here with its reason; ``kvrace check --explain-merging`` prints them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+from kvrace.capture import CaptureRules, Rule, StateWalk, leave_out
+
+if TYPE_CHECKING:
+    from kvrace.vllm.api import Api
+
+
+def _since_processed(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashable:
+    return max(0, value - int(walk.context["processed"]))
+
+
+def _steps_ahead(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashable:
+    return max(0, value - int(walk.context["step"]) - 1)
+
+
+def _fences(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashable:
+    walk.encode(value)
+    processed = int(walk.context["processed"])
+    return tuple((fence - processed, tuple(walk.names[block.block_id] for block in blocks)) for fence, blocks in value)
+
+
+def _whether(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashable:
+    return bool(value)
+
+
+def _pool_blocks(walk: StateWalk, value: list[Any], _owner: dict[str, Any]) -> Hashable:
+    """All blocks in the order of their new names; the links of the free list are part of each block."""
+    walk.encode(value)
+    out = []
+    for block in sorted(value, key=lambda item: walk.names[item.block_id]):
+        out.append(_block(walk, block))
+    return tuple(out)
+
+
+def _list_end(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashable:
+    return _block(walk, value)
+
+
+_LINKS = ("prev_free_block", "next_free_block")
+
+
+def _block(walk: StateWalk, block: Any) -> Hashable:
+    slots = getattr(type(block), "__slots__", None) or tuple(block.__dict__)
+    contents = tuple([(slot, getattr(block, slot)) for slot in slots])
+    walk.save(_put_block, block, contents)
+    names = walk.names
+    out: list[Hashable] = []
+    for slot, item in contents:
+        if slot in _LINKS:
+            out.append(None if item is None else names.get(item.block_id, -1))
+        elif slot not in ("block_id", "pool"):
+            out.append(item)
+    return tuple(out)
+
+
+def _put_block(block: Any, contents: tuple[tuple[str, Any], ...]) -> None:
+    for slot, item in contents:
+        setattr(block, slot, item)
+
+
+def capture_rules(api: Api) -> CaptureRules:
+    """The rules for the vLLM release behind ``api``."""
+    scheduler, request, pool, queue = api.scheduler, api.request, api.block_pool, api.free_queue
+    attributes: dict[tuple[type, str], tuple[Rule, str]] = {
+        (scheduler, "current_step"): (leave_out, "a counter, only compared with next_decode_eligible_step"),
+        (request, "next_decode_eligible_step"): (_steps_ahead, "compared with current_step: the distance counts"),
+        (scheduler, "sched_step_seq"): (_since_processed, "a counter, only compared with processed_step_seq"),
+        (scheduler, "processed_step_seq"): (leave_out, "a counter: the distances to it are in the key"),
+        (request, "last_sched_seq"): (_since_processed, "a fence, only compared with processed_step_seq"),
+        (scheduler, "deferred_frees"): (_fences, "fences are compared with processed_step_seq: the distance counts"),
+        (request, "num_preemptions"): (_whether, "only asked whether it is zero"),
+        (request, "prefill_stats"): (leave_out, "statistics for the client"),
+        (request, "events"): (leave_out, "statistics for the client"),
+        (pool, "blocks"): (_pool_blocks, "in the order of the new names instead of the ids"),
+        (queue, "fake_free_list_head"): (_list_end, "an end of the free list"),
+        (queue, "fake_free_list_tail"): (_list_end, "an end of the free list"),
+    }
+    return CaptureRules(
+        opaque=api.services,
+        opaque_modules=("vllm.config", "torch", "vllm.v1.kv_cache_interface", "vllm.sampling_params", "vllm.multimodal"),
+        attributes=attributes,
+        unordered={
+            (scheduler, "requests"): "looked up by id; iterated only by finish_requests(None)",
+            (api.single_type_manager, "req_to_blocks"): "looked up by id",
+            (api.single_type_manager, "num_cached_block"): "looked up by id",
+        },
+        block=api.block,
+        known=api.stock_attributes,
+        trusted_modules=("vllm.",),
+    )

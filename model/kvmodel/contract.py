@@ -1,0 +1,70 @@
+"""The connector contract: which completion histories a KV connector may produce.
+
+The default, ``exactly-once``, is what vLLM's ``KVConnectorBase_V1`` asks for: every started transfer is reported once, and
+``request_finished`` returns True exactly when a send report follows. Every other name changes one rule; names combine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvmodel.errors import KvraceError
+
+EXACTLY_ONCE = "exactly-once"
+
+MEANINGS: dict[str, str] = {
+    EXACTLY_ONCE: "report each started transfer once; True from request_finished iff a send report follows; "
+    "load and save of one request may both be pending",
+    "single": "… but never have load and save of one request pending together",
+    "unclaimed": "return False from request_finished although its transfer still runs and will be reported",
+    "duplicate": "report a transfer twice",
+    "unsolicited": "report a send for a live request, or for an id it never claimed",
+    "lossy": "never report some transfer",
+}
+"""What the connector may do under each name, in the words of the README's table."""
+
+WEAKENINGS = frozenset({"unclaimed", "duplicate", "unsolicited", "lossy"})
+"""The names that let the connector break a rule of ``exactly-once``; ``single`` is stricter than the default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """A set of independent changes to ``exactly-once``."""
+
+    names: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        unknown = self.names - MEANINGS.keys()
+        if unknown:
+            raise KvraceError(f"unknown contract {sorted(unknown)[0]!r}: use one of {', '.join(MEANINGS)}")
+
+    @classmethod
+    def parse(cls, text: str) -> Contract:
+        """Read ``exactly-once`` or a comma-separated list of names. Raises KvraceError for an unknown name."""
+        names = [name.strip() for name in text.split(",")]
+        if not all(names):
+            raise KvraceError(f"contract {text!r}: an empty name; write for example 'duplicate,lossy'")
+        return cls(frozenset(names) - {EXACTLY_ONCE}) if set(names) <= MEANINGS.keys() else cls(frozenset(names))
+
+    def __str__(self) -> str:
+        return ",".join(name for name in MEANINGS if name in self.names) or EXACTLY_ONCE
+
+    @property
+    def single(self) -> bool:
+        return "single" in self.names
+
+    @property
+    def unclaimed(self) -> bool:
+        return "unclaimed" in self.names
+
+    @property
+    def duplicate(self) -> bool:
+        return "duplicate" in self.names
+
+    @property
+    def unsolicited(self) -> bool:
+        return "unsolicited" in self.names
+
+    @property
+    def lossy(self) -> bool:
+        return "lossy" in self.names

@@ -1,0 +1,158 @@
+"""The events an interleaving is made of.
+
+An event names what the *environment* does: a client, the engine loop, or the connector. How a scheduler answers is
+never part of an event, so the same order of events can be played to any scheduler.
+
+Each event has one line of text (``add A``, ``update load:A save:A``); :func:`parse_event` reads back what ``str`` writes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from kvmodel.errors import KvraceError
+
+Direction = Literal["load", "save"]
+ReportKind = Literal["due", "duplicate", "unsolicited"]
+
+DIRECTIONS: tuple[Direction, ...] = ("load", "save")
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """A client sends a request. ``claims`` is how the connector will answer at ``request_finished``.
+
+    With ``claims=False`` (contract ``unclaimed``) the save starts all the same, but the scheduler is told ``False``.
+    """
+
+    request: str
+    claims: bool = True
+
+    def __str__(self) -> str:
+        return f"add {self.request}" if self.claims else f"add {self.request} unclaimed"
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """The client is gone: ``Scheduler.finish_requests(request, FINISHED_ABORTED)``. Comes between any two calls."""
+
+    request: str
+
+    def __str__(self) -> str:
+        return f"abort {self.request}"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The engine asks for a step: ``Scheduler.schedule()``. The step is dispatched until an ``Update`` processes it."""
+
+    def __str__(self) -> str:
+        return "schedule"
+
+
+@dataclass(frozen=True, slots=True)
+class TransferEnds:
+    """A transfer physically ends before it is reported. Only in scopes with ``separate_ends``."""
+
+    request: str
+    direction: Direction
+
+    def __str__(self) -> str:
+        return f"ends {self.direction}:{self.request}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lose:
+    """A transfer ends and will never be reported (contract ``lossy``)."""
+
+    request: str
+    direction: Direction
+
+    def __str__(self) -> str:
+        return f"lose {self.direction}:{self.request}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Report:
+    """One id in ``KVConnectorOutput.finished_recving`` (load) or ``finished_sending`` (save)."""
+
+    direction: Direction
+    request: str
+    kind: ReportKind = "due"
+
+    def __str__(self) -> str:
+        suffix = "" if self.kind == "due" else f":{self.kind}"
+        return f"{self.direction}:{self.request}{suffix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The output of the oldest dispatched step is processed: ``Scheduler.update_from_output()``.
+
+    ``reports`` came with it; ``stops`` are requests whose sampled token is a stop token.
+    """
+
+    reports: tuple[Report, ...] = ()
+    stops: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        words = ["update", *(str(report) for report in self.reports), *(f"stop:{name}" for name in self.stops)]
+        return " ".join(words)
+
+
+Event = Add | Abort | Schedule | TransferEnds | Lose | Update
+
+_REQUEST = re.compile(r"[A-Z]")
+_REPORT = re.compile(r"(load|save):([A-Z])(?::(duplicate|unsolicited))?")
+
+
+def _request(word: str, text: str) -> str:
+    if not _REQUEST.fullmatch(word):
+        raise KvraceError(f"event {text!r}: {word!r} is not a request (one capital letter)")
+    return word
+
+
+def _transfer(word: str, text: str) -> tuple[str, Direction]:
+    match = _REPORT.fullmatch(word)
+    if not match or match[3]:
+        raise KvraceError(f"event {text!r}: {word!r} is not a transfer (load:A or save:A)")
+    return match[2], "load" if match[1] == "load" else "save"
+
+
+def _update(words: list[str], text: str) -> Update:
+    reports: list[Report] = []
+    stops: list[str] = []
+    for word in words:
+        if word.startswith("stop:"):
+            stops.append(_request(word.removeprefix("stop:"), text))
+            continue
+        match = _REPORT.fullmatch(word)
+        if not match:
+            raise KvraceError(f"event {text!r}: {word!r} is not a report (load:A, save:A, stop:A)")
+        kind: ReportKind = "duplicate" if match[3] == "duplicate" else "unsolicited" if match[3] else "due"
+        reports.append(Report("load" if match[1] == "load" else "save", match[2], kind))
+    if len(set(reports)) != len(reports) or len(set(stops)) != len(stops):
+        raise KvraceError(f"event {text!r}: the same word twice")
+    return Update(tuple(sorted(reports)), tuple(sorted(stops)))
+
+
+def parse_event(text: str) -> Event:
+    """Read one event from its line of text. Raises KvraceError when the line is not an event."""
+    match text.split():
+        case ["add", name]:
+            return Add(_request(name, text))
+        case ["add", name, "unclaimed"]:
+            return Add(_request(name, text), claims=False)
+        case ["abort", name]:
+            return Abort(_request(name, text))
+        case ["schedule"]:
+            return Schedule()
+        case ["ends", word]:
+            return TransferEnds(*_transfer(word, text))
+        case ["lose", word]:
+            return Lose(*_transfer(word, text))
+        case ["update", *words]:
+            return _update(words, text)
+    raise KvraceError(f"{text[:60]!r} is not an event (add, abort, schedule, update, ends, lose)")

@@ -1,0 +1,136 @@
+"""The product of the world and a subject: each event is played on both, and the properties judge the result.
+
+States are merged when their worlds and the subjects' fingerprints are equal up to a renaming of blocks. Blocks are renamed by
+where they stand: first the request tables, then the blocks held back, then the pool in the order in which it will give them
+out. A scheduler that treats block ids as opaque cannot tell two such states apart.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Hashable, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from kvmodel.contract import Contract
+from kvmodel.events import Event, Lose, TransferEnds
+from kvmodel.port import Observation, Response, Subject
+from kvmodel.properties import Finding, Transition, judge
+from kvmodel.rules import apply, connector_script, enabled
+from kvmodel.scope import Scope
+from kvmodel.world import World, initial_world
+
+NOTHING = Response()
+
+
+class Node:
+    """One state of the product. The snapshot is dropped once the state is expanded."""
+
+    __slots__ = ("crashed", "findings", "key", "observation", "response", "snapshot", "world")
+
+    def __init__(self, world: World, observation: Observation, response: Response, findings: list[Finding]) -> None:
+        self.world = world
+        self.observation = observation
+        self.response = response
+        self.findings = findings
+        self.crashed = response.crash is not None
+        self.snapshot: Any = None
+        self.key: Hashable = None
+
+
+def canonical_names(seen: Observation) -> dict[int, int]:
+    """New names for blocks, by where they stand: tables, held back, pool, and last the blocks that are nowhere."""
+    names: dict[int, int] = {}
+    for _, blocks in seen.owned:
+        for block in blocks:
+            names.setdefault(block, len(names))
+    for block in seen.held_back:
+        names.setdefault(block, len(names))
+    for block in seen.free:
+        names.setdefault(block, len(names))
+    for block in range(len(seen.references)):
+        names.setdefault(block, len(names))
+    return names
+
+
+class Lockstep:
+    """A :class:`~kvmodel.explorer.System`: world and subject walk together.
+
+    ``calls`` counts calls into the scheduler; ``running_call`` is the number of the one that is running, for a watchdog.
+
+    With ``merge=False`` every order is its own state; only tests of the merging want that, in very small scopes.
+    """
+
+    def __init__(self, subject: Subject, contract: Contract, *, merge: bool = True) -> None:
+        self.subject = subject
+        self.scope: Scope = subject.scope
+        self.contract = contract
+        self.merge = merge
+        self.calls = 0
+        self.running_call: int | None = None
+        self._at: Node | None = None
+        self._unmerged = 0
+
+    def initial(self) -> Node:
+        """A fresh scheduler, before any event."""
+        self.subject.start()
+        node = Node(initial_world(len(self.scope.requests)), self.subject.observe(), NOTHING, [])
+        self._capture(node)
+        return node
+
+    def labels(self, node: Node) -> Sequence[Event]:
+        if node.crashed:
+            return ()
+        return enabled(node.world, self.scope, self.contract, node.observation.pending)
+
+    def successor(self, node: Node, event: Event) -> Node:
+        """Play ``event`` in the state ``node``. Raises SubjectHang and UnknownSubject as the subject does."""
+        if self._at is not node:
+            self.subject.restore(node.snapshot)
+        self._at = None
+        if isinstance(event, TransferEnds | Lose):
+            response, seen = NOTHING, node.observation
+        else:
+            self.calls += 1
+            self.running_call = self.calls
+            response = self.subject.apply(event, connector_script(node.world, self.scope, self.contract))
+            self.running_call = None
+            seen = node.observation if response.crash else self.subject.observe()
+        world = apply(node.world, self.scope, self.contract, event, response)
+        transition = Transition(self.scope, event, node.world, node.observation, response, world, seen)
+        reached = Node(world, seen, response, judge(transition))
+        if not reached.crashed:
+            self._capture(reached)
+        else:
+            reached.key = ("crash", node.key, str(event))
+        return reached
+
+    def key(self, node: Node) -> Hashable:
+        return node.key
+
+    def _capture(self, node: Node) -> None:
+        names = canonical_names(node.observation)
+        capture = self.subject.capture(names)
+        if capture.exact_blocks:
+            names = {block: block for block in names}
+        node.snapshot = capture.snapshot
+        node.key = _digest((node.world.renamed(names), capture.fingerprint))
+        if not self.merge:
+            self._unmerged += 1
+            node.key = (self._unmerged, node.key)
+        self._at = node
+
+
+def _plain(value: Any) -> Any:
+    """Named tuples and enums as plain tuples and ints, which is all that marshal writes."""
+    if isinstance(value, tuple):
+        return tuple(_plain(item) for item in value)
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _digest(key: tuple[World, Hashable]) -> bytes:
+    """128 bits of the key: a hundred times smaller than the key, and a collision in 10^9 states has a chance below 10^-20.
+
+    marshal version 2 writes equal plain values as equal bytes; later versions depend on reference counts.
+    """
+    return blake2b(marshal.dumps((_plain(key[0]), key[1]), 2), digest_size=16).digest()

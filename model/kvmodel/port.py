@@ -1,0 +1,162 @@
+"""The port between the model and a real scheduler: what a subject is asked, what it answers, what it shows.
+
+A subject never judges and never chooses an order. It plays one event on its scheduler and says what the scheduler did
+(:class:`Response`) and what it looks like afterwards (:class:`Observation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+from kvmodel.errors import KvraceError
+from kvmodel.events import Event
+from kvmodel.scope import Scope
+
+SaveAnswer = Literal["none", "claimed", "hidden"]
+
+
+class SubjectHang(BaseException):
+    """A call into the subject did not come back in time. Not an Exception, so that no subject can swallow it."""
+
+
+class UnknownSubject(KvraceError):
+    """The adapter does not know this scheduler: wrong API, or state it cannot copy. Never a verdict."""
+
+
+class ConnectorScript(NamedTuple):
+    """What the scripted connector answers about one request during the next call.
+
+    ``load_tokens``: tokens it offers to load from position 0, 0 for none. ``save``: what happens at ``request_finished`` when
+    blocks are handed over: nothing, a save that is claimed (True), or a save that is hidden (False although it runs).
+    """
+
+    load_tokens: int
+    save: SaveAnswer
+
+
+class ScheduledRequest(NamedTuple):
+    """One request in a dispatched step, as ``SchedulerOutput`` announces it to the workers.
+
+    ``new_blocks`` replaces the workers' block table when ``replaces`` is set, else it is appended. ``computed`` counts the tokens
+    whose KV exists once the step is over. ``samples`` says that the step ends with a sampled token for the request.
+    """
+
+    request: str
+    new_blocks: tuple[int, ...]
+    replaces: bool
+    computed: int
+    samples: bool
+
+
+class DispatchedStep(NamedTuple):
+    """What ``schedule()`` returned. ``dismissed`` is ``finished_req_ids``, the workers' notice that a request is over."""
+
+    scheduled: tuple[ScheduledRequest, ...]
+    preempted: tuple[str, ...]
+    dismissed: tuple[str, ...]
+
+
+class LoadStarted(NamedTuple):
+    """``update_state_after_alloc`` with external tokens: a load into ``blocks`` begins; ``table`` is the whole block table."""
+
+    request: str
+    blocks: tuple[int, ...]
+    table: tuple[int, ...]
+    computed: int
+
+
+class Handover(NamedTuple):
+    """``request_finished`` was called and named ``blocks``."""
+
+    request: str
+    blocks: tuple[int, ...]
+
+
+class Crash(NamedTuple):
+    """An entry point raised, or (``hang``) did not come back. ``location`` is ``file:line in function`` of the innermost frame
+    of the scheduler's code."""
+
+    error: str
+    location: str
+    source: str
+    hang: bool = False
+
+
+class Response(NamedTuple):
+    """What the scheduler did in answer to one event."""
+
+    step: DispatchedStep | None = None
+    loads: tuple[LoadStarted, ...] = ()
+    handovers: tuple[Handover, ...] = ()
+    notices: tuple[str, ...] = ()
+    crash: Crash | None = None
+
+
+class Observation(NamedTuple):
+    """What a scheduler shows after an event. Block ids are the scheduler's own.
+
+    ``phases``: the status of each request it still knows. ``owned``: each request's block table. ``held_back``: blocks that wait
+    for a dispatched step before they go back (vLLM ``deferred_frees``). ``references``: reference count by block id, the null
+    block's entry is None. ``free``: the pool's free blocks in the order they will be given out. ``free_count``: the pool's own
+    counter of them. ``cached``: blocks the prefix cache offers. ``tables``: request ids in per-request tables, by table name.
+    ``negative``: names of bookkeeping counters below zero. ``pending``: ``has_requests()``.
+    """
+
+    phases: tuple[tuple[str, str], ...]
+    owned: tuple[tuple[str, tuple[int, ...]], ...]
+    held_back: tuple[int, ...]
+    references: tuple[int | None, ...]
+    free: tuple[int, ...]
+    free_count: int
+    cached: frozenset[int]
+    tables: tuple[tuple[str, tuple[str, ...]], ...]
+    negative: tuple[str, ...]
+    pending: bool
+
+
+class Capture(NamedTuple):
+    """An exact copy of a subject's state, and a key that holds everything in it that can influence the future.
+
+    Two captures with equal ``fingerprint`` behave alike up to a renaming of blocks. When ``exact_blocks`` is set, the
+    fingerprint cannot stand a renaming (a subclass keeps numbers that may be block ids) and block ids are compared as they are.
+    """
+
+    snapshot: Any
+    fingerprint: Hashable
+    exact_blocks: bool
+
+
+class Identity(NamedTuple):
+    """Who was checked: printed beside every verdict."""
+
+    name: str
+    version: str
+    scheduler: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version} {self.scheduler}".replace("  ", " ")
+
+
+class Subject(Protocol):
+    """A scheduler behind the port. One subject plays one scope; ``start`` begins again with a fresh scheduler."""
+
+    scope: Scope
+
+    @property
+    def identity(self) -> Identity: ...
+
+    def start(self) -> None: ...
+
+    def apply(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
+        """Play one event. A scheduler's exception is an answer (``Response.crash``), not an error."""
+        ...
+
+    def observe(self) -> Observation: ...
+
+    def capture(self, names: dict[int, int]) -> Capture:
+        """Copy the state; ``names`` renames blocks in the fingerprint. Raises UnknownSubject for state it cannot copy."""
+        ...
+
+    def restore(self, snapshot: Any) -> None: ...

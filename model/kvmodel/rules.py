@@ -1,0 +1,266 @@
+"""The transition relation of the environment: which events are allowed, and what each does to the world.
+
+Sources of the rules: vLLM ``EngineCore`` (aborts are drained between any two scheduler calls, ``schedule`` only while
+``has_requests()``, outputs are processed in the order of their steps) and the docstrings of ``KVConnectorBase_V1``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import TypeVar
+
+from kvmodel.contract import Contract
+from kvmodel.events import (
+    Abort,
+    Add,
+    Direction,
+    Event,
+    Lose,
+    Report,
+    Schedule,
+    TransferEnds,
+    Update,
+)
+from kvmodel.port import ConnectorScript, DispatchedStep, Response
+from kvmodel.scope import Scope
+from kvmodel.world import Access, RequestState, Stage, Step, Transfer, World
+
+Item = TypeVar("Item")
+
+
+def _subsets(items: list[Item]) -> Iterator[tuple[Item, ...]]:
+    for size in range(len(items) + 1):
+        yield from combinations(items, size)
+
+
+def possible_reports(world: World, scope: Scope, contract: Contract) -> list[Report]:
+    """Every report the next output may carry, due ones first."""
+    reports = [
+        Report(t.direction, t.request)
+        for t in world.transfers
+        if t.wait == 0 and (t.over or not scope.separate_ends)
+    ]
+    for name, request in zip(scope.names, world.requests, strict=True):
+        if contract.duplicate:
+            reports += [Report(direction, name, "duplicate") for direction in request.repeatable]
+        if (
+            contract.unsolicited
+            and request.stage != Stage.ABSENT
+            and not request.unsolicited_sent
+            and not (request.save_started and request.claims)
+        ):
+            reports.append(Report("save", name, "unsolicited"))
+    return reports
+
+
+def _updates(world: World, scope: Scope, contract: Contract) -> Iterator[Update]:
+    stoppable: list[str] = []
+    if scope.early_stop:
+        stoppable = [n for n in world.steps[0].samples if world.requests[scope.names.index(n)].stage == Stage.LIVE]
+    for reports in _subsets(possible_reports(world, scope, contract)):
+        # A set of ids cannot name one id twice: of two reports with the same id, only one fits into one output.
+        if len({(report.direction, report.request) for report in reports}) < len(reports):
+            continue
+        for stops in _subsets(stoppable):
+            yield Update(tuple(sorted(reports)), tuple(sorted(stops)))
+
+
+def enabled(world: World, scope: Scope, contract: Contract, pending: bool) -> list[Event]:
+    """The events allowed in ``world``. ``pending`` is the subject's ``has_requests()``: an idle engine schedules nothing."""
+    events: list[Event] = []
+    for name, request in zip(scope.names, world.requests, strict=True):
+        if request.stage == Stage.ABSENT:
+            events.append(Add(name))
+            if contract.unclaimed and scope.saves(scope.names.index(name)):
+                events.append(Add(name, claims=False))
+    if pending and len(world.steps) < scope.steps_in_flight:
+        events.append(Schedule())
+    events += [
+        Abort(name)
+        for name, request in zip(scope.names, world.requests, strict=True)
+        if request.stage != Stage.ABSENT and not request.abort_sent
+    ]
+    running = [t for t in world.transfers if not t.over]
+    if scope.separate_ends:
+        events += [TransferEnds(t.request, t.direction) for t in running]
+    if contract.lossy:
+        events += [Lose(t.request, t.direction) for t in running]
+    if world.steps:
+        events += _updates(world, scope, contract)
+    return events
+
+
+def refusal(world: World, scope: Scope, contract: Contract, pending: bool, event: Event) -> str | None:
+    """Why ``event`` is not allowed in ``world``, naming the guard that is false; None when it is allowed."""
+    if event in enabled(world, scope, contract, pending):
+        return None
+    match event:
+        case Schedule() if not pending:
+            return "the engine is idle (has_requests() is False)"
+        case Schedule():
+            return f"{len(world.steps)} of {scope.steps_in_flight} steps are already in flight"
+        case Update() if not world.steps:
+            return "no step is in flight"
+        case Update(reports, stops):
+            allowed = possible_reports(world, scope, contract)
+            for report in reports:
+                if report not in allowed:
+                    return f"the connector has no {report.kind} {report.direction} of {report.request} to report here"
+            return f"no stop token can come for {' '.join(stops)}" if stops else "the reports exclude one another"
+    name = event.request
+    if name not in scope.names:
+        return f"the scope has no request {name}"
+    request = world.requests[scope.names.index(name)]
+    match event:
+        case Add(claims=False) if not contract.unclaimed:
+            return "contract `unclaimed` is not in force"
+        case Add(claims=False) if request.stage == Stage.ABSENT:
+            return f"{name} has no save that could be left unclaimed"
+        case Add():
+            return f"{name} was already added"
+        case Abort():
+            return f"{name} was not added" if request.stage == Stage.ABSENT else f"{name} was already aborted"
+        case TransferEnds() if not scope.separate_ends:
+            return "the scope has no separate transfer ends"
+        case Lose() if not contract.lossy:
+            return "contract `lossy` is not in force"
+        case _:
+            return f"no {event.direction} of {name} is running"
+
+
+def connector_script(world: World, scope: Scope, contract: Contract) -> dict[str, ConnectorScript]:
+    """What the scripted connector answers during the next scheduler call, request by request."""
+    script = {}
+    for index, (name, request) in enumerate(zip(scope.names, world.requests, strict=True)):
+        load = scope.loads(index) and not request.load_started
+        save = scope.saves(index) and not request.save_started
+        if contract.single and any(t.request == name for t in world.transfers):
+            save = False
+        script[name] = ConnectorScript(
+            scope.prompt_blocks * scope.block_size if load else 0,
+            ("claimed" if request.claims else "hidden") if save else "none",
+        )
+    return script
+
+
+class _Draft:
+    """A world under change: the response of the scheduler is folded in piece by piece, then :meth:`finish` freezes it."""
+
+    def __init__(self, world: World, scope: Scope, contract: Contract) -> None:
+        self.scope, self.contract = scope, contract
+        self.before = world
+        self.requests = list(world.requests)
+        self.steps = world.steps
+        self.transfers = list(world.transfers)
+        self.settled = world.settled
+        self.deviations = set(world.deviations)
+
+    def change(self, name: str, **changes: object) -> None:
+        index = self.scope.names.index(name)
+        self.requests[index] = self.requests[index]._replace(**changes)  # type: ignore[arg-type]
+
+    def request(self, name: str) -> RequestState:
+        return self.requests[self.scope.names.index(name)]
+
+    def notice(self, name: str) -> None:
+        """The client learns that the request is over, by its own abort or by a final output."""
+        self.change(name, stage=Stage.OVER, notices=min(2, self.request(name).notices + 1), load_started=False)
+
+    def dispatch(self, step: DispatchedStep) -> None:
+        for name in step.preempted:
+            self.change(name, table=(), computed=0)
+        accesses = []
+        for entry in step.scheduled:
+            old = self.request(entry.request)
+            table = entry.new_blocks if entry.replaces else old.table + entry.new_blocks
+            self.change(entry.request, table=table, computed=entry.computed)
+            touched = table[: -(-entry.computed // self.scope.block_size)]
+            accesses.append(Access(entry.request, touched))
+        for name in step.dismissed:
+            self.change(name, dismissals=min(2, self.request(name).dismissals + 1))
+        samples = tuple(sorted(entry.request for entry in step.scheduled if entry.samples))
+        self.steps = (*self.steps, Step(tuple(sorted(accesses)), samples, self.before.quiescent))
+
+    def report(self, report: Report) -> None:
+        if report.kind == "due":
+            self.transfers = [
+                t for t in self.transfers if (t.request, t.direction) != (report.request, report.direction)
+            ]
+            if self.contract.duplicate:
+                self.change(report.request, repeatable=(*self.request(report.request).repeatable, report.direction))
+        elif report.kind == "duplicate":
+            left = tuple(d for d in self.request(report.request).repeatable if d != report.direction)
+            self.change(report.request, repeatable=left)
+            self.deviations.add("duplicate")
+        else:
+            self.change(report.request, unsolicited_sent=True)
+            self.deviations.add("unsolicited")
+
+    def update(self, event: Update) -> None:
+        processed = self.steps[0]
+        self.steps = self.steps[1:]
+        for report in event.reports:
+            self.report(report)
+        self.transfers = [t._replace(wait=max(0, t.wait - 1)) for t in self.transfers]
+        self.settled = self.settled or (processed.cleanup and not self.steps)
+
+    def start(self, name: str, direction: Direction, blocks: tuple[int, ...], wait: int, claimed: bool) -> None:
+        self.transfers.append(Transfer(name, direction, blocks, wait, over=False, claimed=claimed))
+
+    def absorb(self, response: Response, script: dict[str, ConnectorScript]) -> None:
+        for load in response.loads:
+            self.change(load.request, load_started=True, table=load.table, computed=load.computed)
+            self.start(load.request, "load", load.blocks, len(self.before.steps), claimed=True)
+        for handover in response.handovers:
+            name = handover.request
+            # What the workers were told of the request matters no longer: forgetting it merges states.
+            calls = min(2, self.request(name).finished_calls + 1)
+            self.change(name, finished_calls=calls, table=(), computed=0)
+            answer = script[name].save
+            if answer != "none" and handover.blocks and not self.request(name).save_started:
+                self.change(name, save_started=True)
+                self.start(name, "save", handover.blocks, 0, claimed=answer == "claimed")
+                if answer == "hidden":
+                    self.deviations.add("unclaimed")
+        for name in response.notices:
+            self.notice(name)
+
+    def finish(self) -> World:
+        world = World(
+            tuple(self.requests),
+            self.steps,
+            tuple(sorted(self.transfers)),
+            self.settled,
+            tuple(sorted(self.deviations)),
+        )
+        if world.quiescent:
+            return world
+        # Something began anew: a step scheduled in the quiet before it is no cleanup step for it.
+        return world._replace(settled=False, steps=tuple(step._replace(cleanup=False) for step in world.steps))
+
+
+def apply(world: World, scope: Scope, contract: Contract, event: Event, response: Response) -> World:
+    """The world after ``event``, given what the scheduler did. ``event`` must be enabled."""
+    draft = _Draft(world, scope, contract)
+    match event:
+        case Add(name, claims):
+            draft.change(name, stage=Stage.LIVE, claims=claims)
+        case Abort(name):
+            draft.change(name, abort_sent=True)
+            if draft.request(name).stage == Stage.LIVE:
+                draft.notice(name)
+        case TransferEnds(name, direction):
+            draft.transfers = [
+                t._replace(over=True) if (t.request, t.direction) == (name, direction) else t for t in draft.transfers
+            ]
+        case Lose(name, direction):
+            draft.transfers = [t for t in draft.transfers if (t.request, t.direction) != (name, direction)]
+            draft.deviations.add("lossy")
+        case Schedule():
+            if response.step:
+                draft.dispatch(response.step)
+        case Update():
+            draft.update(event)
+    draft.absorb(response, connector_script(world, scope, contract))
+    return draft.finish()

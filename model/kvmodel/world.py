@@ -1,0 +1,102 @@
+"""The environment's truth: which requests exist, what dispatched steps and running transfers touch, what was reported.
+
+Immutable and hashable. The world knows nothing of how a scheduler decides; it learns what the scheduler did from a
+:class:`~kvmodel.port.Response` and keeps the physical side of it. :mod:`kvmodel.rules` says how it changes.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from kvmodel.events import Direction
+
+
+class Stage(IntEnum):
+    """A request as its client sees it."""
+
+    ABSENT = 0
+    LIVE = 1
+    OVER = 2
+
+
+class RequestState(NamedTuple):
+    """One request. ``table`` and ``computed`` are what the workers were told, not what the scheduler keeps for itself.
+
+    Counters of notices stop at 2: more than one is wrong, how many more does not matter.
+    """
+
+    stage: Stage = Stage.ABSENT
+    claims: bool = True
+    abort_sent: bool = False
+    load_started: bool = False
+    save_started: bool = False
+    table: tuple[int, ...] = ()
+    computed: int = 0
+    notices: int = 0
+    finished_calls: int = 0
+    dismissals: int = 0
+    repeatable: tuple[Direction, ...] = ()
+    unsolicited_sent: bool = False
+
+
+class Access(NamedTuple):
+    """The blocks a dispatched step reads or writes for one request."""
+
+    request: str
+    blocks: tuple[int, ...]
+
+
+class Step(NamedTuple):
+    """A dispatched step. ``samples`` names the requests that get a token from it; ``cleanup`` says that it was scheduled when
+    every request was already over and every transfer reported."""
+
+    accesses: tuple[Access, ...]
+    samples: tuple[str, ...]
+    cleanup: bool
+
+
+class Transfer(NamedTuple):
+    """A transfer that has not been reported. It touches its blocks until it is ``over``.
+
+    ``wait``: how many steps dispatched earlier must still be processed before a report can come; a load is announced to the
+    workers with a step, so no output of an earlier step can carry its report. ``claimed``: the scheduler was told of it.
+    """
+
+    request: str
+    direction: Direction
+    blocks: tuple[int, ...]
+    wait: int
+    over: bool
+    claimed: bool
+
+
+class World(NamedTuple):
+    """``settled``: everything is over and the engine has since completed a step it could clean up in.
+    ``deviations``: the weakenings of the contract that were made use of so far."""
+
+    requests: tuple[RequestState, ...]
+    steps: tuple[Step, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
+    settled: bool = False
+    deviations: tuple[str, ...] = ()
+
+    @property
+    def quiescent(self) -> bool:
+        """Every request that came is over and no transfer is left to report."""
+        return not self.transfers and all(request.stage != Stage.LIVE for request in self.requests)
+
+    def renamed(self, names: dict[int, int]) -> World:
+        """The same world with other block ids: what :func:`canonical_names` makes comparable."""
+        return self._replace(
+            requests=tuple(r._replace(table=tuple(names[b] for b in r.table)) if r.table else r for r in self.requests),
+            steps=tuple(
+                step._replace(accesses=tuple(Access(a.request, tuple(names[b] for b in a.blocks)) for a in step.accesses))
+                for step in self.steps
+            ),
+            transfers=tuple(t._replace(blocks=tuple(names[b] for b in t.blocks)) for t in self.transfers),
+        )
+
+
+def initial_world(requests: int) -> World:
+    return World(tuple(RequestState() for _ in range(requests)))
