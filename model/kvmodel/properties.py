@@ -86,7 +86,9 @@ def _no_leak(t: Transition) -> Broken | None:
         return Broken(f"every request is over and every transfer reported, and {_blocks(kept)} did not come back")
     for table, names in seen.tables:
         if names:
-            return Broken(f"every request is over and every transfer reported, and {', '.join(names)} is still in {table}")
+            return Broken(
+                f"every request is over and every transfer reported, and {', '.join(names)} is still in {table}"
+            )
     return None
 
 
@@ -110,7 +112,9 @@ def _no_use_after_free(t: Transition) -> Broken | None:
             lost, where = _taken_from(transfer, t.seen, free)
             if lost:
                 verb = "writes there" if transfer.direction == "load" else "reads there"
-                message = f"{_blocks(lost, 'is')} {where} while the {transfer.direction} of {transfer.request} still {verb}"
+                message = (
+                    f"{_blocks(lost, 'is')} {where} while the {transfer.direction} of {transfer.request} still {verb}"
+                )
                 return Broken(message, f"under a {transfer.direction}")
     for load in t.response.loads:
         for step in t.after.steps:

@@ -37,9 +37,7 @@ def _subsets(items: list[Item]) -> Iterator[tuple[Item, ...]]:
 def possible_reports(world: World, scope: Scope, contract: Contract) -> list[Report]:
     """Every report the next output may carry, due ones first."""
     reports = [
-        Report(t.direction, t.request)
-        for t in world.transfers
-        if t.wait == 0 and (t.over or not scope.separate_ends)
+        Report(t.direction, t.request) for t in world.transfers if t.wait == 0 and (t.over or not scope.separate_ends)
     ]
     for name, request in zip(scope.names, world.requests, strict=True):
         if contract.duplicate:
@@ -240,8 +238,10 @@ class _Draft:
         return world._replace(settled=False, steps=tuple(step._replace(cleanup=False) for step in world.steps))
 
 
-def apply(world: World, scope: Scope, contract: Contract, event: Event, response: Response) -> World:
-    """The world after ``event``, given what the scheduler did. ``event`` must be enabled."""
+def apply(
+    world: World, scope: Scope, contract: Contract, event: Event, response: Response, script: dict[str, ConnectorScript]
+) -> World:
+    """The world after ``event``, given what the scheduler did and what the connector had to answer by ``script``."""
     draft = _Draft(world, scope, contract)
     match event:
         case Add(name, claims):
@@ -262,5 +262,5 @@ def apply(world: World, scope: Scope, contract: Contract, event: Event, response
                 draft.dispatch(response.step)
         case Update():
             draft.update(event)
-    draft.absorb(response, connector_script(world, scope, contract))
+    draft.absorb(response, script)
     return draft.finish()

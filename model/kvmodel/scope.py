@@ -22,6 +22,7 @@ KINDS: dict[str, str] = {
 """The request kinds and what each means."""
 
 REQUEST_NAMES = "ABCDEFGH"
+_NAMES = tuple(tuple(REQUEST_NAMES[:size]) for size in range(len(REQUEST_NAMES) + 1))
 STEPS_IN_FLIGHT = {"sync": 1, "async": 2}
 _LIMITS = {"blocks": (1, 128), "block_size": (1, 64), "prompt_blocks": (1, 16), "output_tokens": (1, 64)}
 
@@ -66,7 +67,7 @@ class Scope:
     @property
     def names(self) -> tuple[str, ...]:
         """Request ids: A, B, C …"""
-        return tuple(REQUEST_NAMES[: len(self.requests)])
+        return _NAMES[len(self.requests)]
 
     @property
     def steps_in_flight(self) -> int:
@@ -92,7 +93,9 @@ class Scope:
     def __str__(self) -> str:
         parts = [",".join(self.requests), self.scheduling, f"{self.blocks} blocks of {self.block_size}"]
         parts.append(f"prompt {self.prompt_tokens}+{self.output_tokens} tokens")
-        parts += [name.replace("_", " ") for name in ("prefix_sharing", "early_stop", "separate_ends") if getattr(self, name)]
+        parts += [
+            name.replace("_", " ") for name in ("prefix_sharing", "early_stop", "separate_ends") if getattr(self, name)
+        ]
         return " · ".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
@@ -133,7 +136,11 @@ def _medium() -> list[Scope]:
     three = [("load", "save", "local"), ("load_save", "local", "local"), ("load", "load", "save")]
     return [
         *(Scope(mix, scheduling) for scheduling in ("sync", "async") for mix in three),
-        *(Scope(mix, scheduling, **tight) for scheduling in ("sync", "async") for mix in (("local", "save"), ("load", "save"))),
+        *(
+            Scope(mix, scheduling, **tight)
+            for scheduling in ("sync", "async")
+            for mix in (("local", "save"), ("load", "save"))
+        ),
     ]
 
 
@@ -149,7 +156,10 @@ def _prefix() -> list[Scope]:
 
 
 NAMED_SCOPES: dict[str, tuple[str, Any]] = {
-    "seed": ("one load_save request: the race this project started from", lambda: both_schedulers(Scope(("load_save",)))),
+    "seed": (
+        "one load_save request: the race this project started from",
+        lambda: both_schedulers(Scope(("load_save",))),
+    ),
     "small": ("every combination of up to two requests of the four kinds, sync and async (default)", _small),
     "pressure": ("every pair of kinds in a pool so small that requests are preempted", _pressure),
     "prefix": ("every pair of kinds with one shared prompt and the prefix cache on", _prefix),

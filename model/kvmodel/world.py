@@ -91,7 +91,9 @@ class World(NamedTuple):
         return self._replace(
             requests=tuple(r._replace(table=tuple(names[b] for b in r.table)) if r.table else r for r in self.requests),
             steps=tuple(
-                step._replace(accesses=tuple(Access(a.request, tuple(names[b] for b in a.blocks)) for a in step.accesses))
+                step._replace(
+                    accesses=tuple(Access(a.request, tuple(names[b] for b in a.blocks)) for a in step.accesses)
+                )
                 for step in self.steps
             ),
             transfers=tuple(t._replace(blocks=tuple(names[b] for b in t.blocks)) for t in self.transfers),

@@ -57,8 +57,12 @@ def import_vllm() -> str:
         import vllm  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name == "vllm":
-            raise VllmUnavailable("vLLM is not installed here; 'pip install kvrace' into the environment that has it") from error
-        raise VllmUnavailable(f"importing vLLM failed: no module named {error.name!r}; 'pip install {error.name}'") from error
+            raise VllmUnavailable(
+                "vLLM is not installed here; 'pip install kvrace' into the environment that has it"
+            ) from error
+        raise VllmUnavailable(
+            f"importing vLLM failed: no module named {error.name!r}; 'pip install {error.name}'"
+        ) from error
     except Exception as error:
         raise VllmUnavailable(f"importing vLLM failed: {type(error).__name__}: {_first_line(error)}") from error
     try:

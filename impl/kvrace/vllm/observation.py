@@ -12,13 +12,16 @@ _CONTAINERS = (dict, set, list, deque)
 _NOT_A_TABLE = {"prev_step_scheduled_req_ids": "the ids of the newest step, overwritten by the next one"}
 
 
-def observe(scheduler: Any, names: tuple[str, ...]) -> Observation:
-    """Everything the properties look at. ``names`` are the request ids of the scope."""
+def observe(scheduler: Any, names: tuple[str, ...], steps_in_flight: int) -> Observation:
+    """Everything the properties look at. ``names`` are the request ids of the scope.
+
+    ``tables`` is only filled when no request is live and no step is in flight: before that, entries are no leak.
+    """
     requests = scheduler.requests
     manager = scheduler.kv_cache_manager.coordinator.single_type_managers[0]
     pool = scheduler.kv_cache_manager.block_pool
     known = [(name, requests[name]) for name in names if name in requests]
-    live = [request for _, request in known if not request.is_finished()]
+    busy = steps_in_flight > 0 or any(not request.is_finished() for _, request in known)
     held_back = tuple(block.block_id for entry in getattr(scheduler, "deferred_frees", ()) for block in entry[1])
     blocks = pool.blocks
     return Observation(
@@ -32,10 +35,15 @@ def observe(scheduler: Any, names: tuple[str, ...]) -> Observation:
         references=tuple([None if block.is_null else block.ref_cnt for block in blocks]),
         free=_free_queue(pool.free_block_queue, len(blocks)),
         free_count=pool.free_block_queue.num_free_blocks,
-        cached=frozenset([block.block_id for block in blocks if block.block_hash is not None]) if pool.enable_caching else frozenset(),
-        tables=() if live else _tables(scheduler, names),
+        cached=frozenset([block.block_id for block in blocks if block.block_hash is not None])
+        if pool.enable_caching
+        else frozenset(),
+        tables=() if busy else _tables(scheduler, names),
         negative=tuple(
-            f"{counter} of {name}" for name, request in known for counter in _COUNTERS if getattr(request, counter, 0) < 0
+            f"{counter} of {name}"
+            for name, request in known
+            for counter in _COUNTERS
+            if getattr(request, counter, 0) < 0
         ),
         pending=bool(scheduler.has_requests()),
     )

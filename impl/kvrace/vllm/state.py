@@ -5,7 +5,9 @@ Every exception from "all state counts" is here with its reason; ``kvrace check 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kvrace.capture import CaptureRules, Rule, StateWalk, leave_out
@@ -45,25 +47,31 @@ def _list_end(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashable:
     return _block(walk, value)
 
 
-_LINKS = ("prev_free_block", "next_free_block")
-
-
 def _block(walk: StateWalk, block: Any) -> Hashable:
-    slots = getattr(type(block), "__slots__", None) or tuple(block.__dict__)
-    contents = tuple([(slot, getattr(block, slot)) for slot in slots])
+    """Contents of one block. The links of the free list become names, so that the order of the list is part of the key."""
+    get, slots = _block_getter(type(block))
+    contents = get(block)
     walk.save(_put_block, block, contents)
+    before, after = block.prev_free_block, block.next_free_block
     names = walk.names
-    out: list[Hashable] = []
-    for slot, item in contents:
-        if slot in _LINKS:
-            out.append(None if item is None else names.get(item.block_id, -1))
-        elif slot not in ("block_id", "pool"):
-            out.append(item)
-    return tuple(out)
+    return (
+        *[item for item, slot in zip(contents, slots, strict=True) if slot not in _NOT_COMPARED],
+        None if before is None else names.get(before.block_id, -1),
+        None if after is None else names.get(after.block_id, -1),
+    )
 
 
-def _put_block(block: Any, contents: tuple[tuple[str, Any], ...]) -> None:
-    for slot, item in contents:
+_NOT_COMPARED = ("prev_free_block", "next_free_block", "block_id", "pool")
+
+
+@cache
+def _block_getter(kind: type) -> tuple[Callable[[Any], tuple[Any, ...]], tuple[str, ...]]:
+    slots = tuple(kind.__slots__) if hasattr(kind, "__slots__") else tuple(kind.__dataclass_fields__)  # type: ignore[attr-defined]
+    return attrgetter(*slots), slots
+
+
+def _put_block(block: Any, contents: tuple[Any, ...]) -> None:
+    for slot, item in zip(_block_getter(type(block))[1], contents, strict=True):
         setattr(block, slot, item)
 
 
@@ -86,7 +94,13 @@ def capture_rules(api: Api) -> CaptureRules:
     }
     return CaptureRules(
         opaque=api.services,
-        opaque_modules=("vllm.config", "torch", "vllm.v1.kv_cache_interface", "vllm.sampling_params", "vllm.multimodal"),
+        opaque_modules=(
+            "vllm.config",
+            "torch",
+            "vllm.v1.kv_cache_interface",
+            "vllm.sampling_params",
+            "vllm.multimodal",
+        ),
         attributes=attributes,
         unordered={
             (scheduler, "requests"): "looked up by id; iterated only by finish_requests(None)",

@@ -114,11 +114,16 @@ class VllmSubject:
         answer = self._api.runner_output(list(output.num_scheduled_tokens), tokens, sending, receiving)
         outputs = self.scheduler.update_from_output(output, answer)
         return tuple(
-            sorted(item.request_id for batch in outputs.values() for item in batch.outputs if item.finish_reason is not None)
+            sorted(
+                item.request_id
+                for batch in outputs.values()
+                for item in batch.outputs
+                if item.finish_reason is not None
+            )
         )
 
     def observe(self) -> Observation:
-        return observe(self.scheduler, self.scope.names)
+        return observe(self.scheduler, self.scope.names, len(self._steps))
 
     def capture(self, names: dict[int, int]) -> Capture:
         scheduler = self.scheduler

@@ -1,0 +1,5 @@
+"""``python -m kvrace``."""
+
+from kvrace.cli import main
+
+main()

@@ -1,0 +1,56 @@
+"""The command line. One file a command; :func:`main` is what the ``kvrace`` script and ``python -m kvrace`` run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+
+import typer
+
+from kvmodel.errors import KvraceError
+from kvrace.cli.app import app
+from kvrace.render.output import Output, drop, one_line
+
+USAGE_ERROR, INTERRUPTED = 2, 3
+_CommandLineError = typer.BadParameter.__mro__[1]
+"""Click's UsageError. Typer brings its own copy of click since 0.20 and exports only the subclass."""
+
+
+def main() -> None:
+    """Run the command line of this process and end it with the command's exit status."""
+    status = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        drop(sys.stdout)
+    sys.exit(status)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit status: 0 holds, 1 violated, 2 usage or environment error, 3 incomplete."""
+    try:
+        result = app(list(arguments), prog_name="kvrace", standalone_mode=False)
+    except KvraceError as error:
+        return _fail(str(error))
+    except _CommandLineError as error:
+        return _fail(f"{getattr(error, 'format_message', lambda: str(error))()} (see kvrace --help)")
+    except (KeyboardInterrupt, typer.Abort):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        _fail("interrupted; there is no verdict")
+        return INTERRUPTED
+    except Exception as error:
+        if os.environ.get("KVRACE_DEBUG"):
+            traceback.print_exc()
+        return _fail(
+            f"unexpected {type(error).__name__}: {error}. This is a fault of kvrace; please report it with what "
+            "KVRACE_DEBUG=1 shows"
+        )
+    return result if isinstance(result, int) else 0
+
+
+def _fail(message: str) -> int:
+    Output(sys.stderr, color=False).write(f"kvrace: {one_line(message)}\n")
+    return USAGE_ERROR

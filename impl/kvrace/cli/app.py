@@ -1,0 +1,47 @@
+"""The application: its commands and the options that come before a command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import kvrace
+from kvrace.cli.check import check_command
+from kvrace.cli.replay import replay_command
+
+HELP = """Play every order of abort, schedule and KV-transfer events on the real vLLM v1 scheduler.
+
+kvrace asks of a scheduler: is there any order of client, engine and connector events that crashes it, leaks blocks, frees them
+twice or while they are in use, or leaves a request stuck? Within a stated scope it tries all of them, on a plain CPU, without
+weights, and shows the shortest order that breaks a rule.
+"""
+
+app = typer.Typer(
+    help=HELP,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("check")(check_command)
+app.command("replay")(replay_command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kvrace {kvrace.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options of kvrace itself."""
+
+
+_options.__doc__ = HELP

@@ -1,0 +1,95 @@
+"""Planted faults and the table of who caught them: how we know that each property can fail.
+
+A mutant is a scheduler with one known fault. It says beforehand which property has to catch it and in which scope, and it is
+killed only when that very property is violated there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kvmodel.contract import Contract
+from kvmodel.properties import PROPERTY_NAMES
+from kvmodel.scope import Scope
+from kvrace.check import Limits, MakeSubject, check
+from kvrace.result import CheckResult, Verdict, Violation
+
+MUTANT_LIMITS = Limits(max_states=20_000, call_seconds=2.0)
+"""A fault may make the state space endless, and one of them makes a call endless."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One planted fault. ``property`` is the one meant to catch it; ``breaks`` says in one line what the fault is."""
+
+    name: str
+    breaks: str
+    property: str
+    make_subject: MakeSubject
+    scope: Scope
+    contract: Contract = field(default_factory=Contract)
+
+    def __post_init__(self) -> None:
+        if self.property not in PROPERTY_NAMES:
+            raise ValueError(f"mutant {self.name!r}: there is no property {self.property!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What became of one mutant."""
+
+    mutant: Mutant
+    result: CheckResult
+
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """The verdict of each property. ``incomplete`` means: not violated before a limit was reached."""
+        return self.result.verdicts
+
+    @property
+    def killed(self) -> bool:
+        """Whether the property meant to catch the fault did."""
+        return self.verdicts[self.mutant.property] == "violated"
+
+    @property
+    def evidence(self) -> Violation | None:
+        """The shortest order that breaks the property meant to catch the fault; None when it survived."""
+        orders = [found for found in self.result.violations if found.property == self.mutant.property]
+        return min(orders, key=lambda found: len(found.events), default=None)
+
+    @property
+    def shortest(self) -> int | None:
+        """Events of that order, those of a loop not counted; None when the mutant survived."""
+        found = self.evidence
+        if found is None:
+            return None
+        return len(found.events) if found.loop_start is None else found.loop_start
+
+    @property
+    def also(self) -> tuple[str, ...]:
+        """Other properties that saw the fault."""
+        return tuple(
+            name for name, verdict in self.verdicts.items() if verdict == "violated" and name != self.mutant.property
+        )
+
+
+def run_mutant(mutant: Mutant, limits: Limits = MUTANT_LIMITS) -> Row:
+    """Exhaust the mutant's scope and judge every property."""
+    return Row(
+        mutant, check(mutant.make_subject, [mutant.scope], mutant.contract, scope_name=mutant.name, limits=limits)
+    )
+
+
+def kill_table(
+    mutants: Sequence[Mutant],
+    limits: Limits = MUTANT_LIMITS,
+    listen: Callable[[Mutant, float], None] = lambda _mutant, _seconds: None,
+) -> Iterator[Row]:
+    """One row for each mutant, as soon as it is known. ``listen`` gets each mutant and the seconds it took."""
+    for mutant in mutants:
+        started = time.monotonic()
+        row = run_mutant(mutant, limits)
+        listen(mutant, time.monotonic() - started)
+        yield row

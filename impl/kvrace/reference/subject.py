@@ -1,0 +1,125 @@
+"""The reference scheduler behind the port."""
+
+from __future__ import annotations
+
+import traceback
+from collections import deque
+from typing import Any
+
+from kvmodel.events import Abort, Add, Event, Schedule, Update
+from kvmodel.port import (
+    Capture,
+    ConnectorScript,
+    Crash,
+    DispatchedStep,
+    Identity,
+    Observation,
+    Response,
+    SubjectHang,
+)
+from kvmodel.scope import Scope
+from kvrace import __version__
+from kvrace.capture import StateWalk
+from kvrace.reference.connector import ScriptedConnector
+from kvrace.reference.observation import observe
+from kvrace.reference.policies import make_policy
+from kvrace.reference.request import Request
+from kvrace.reference.scheduler import ReferenceScheduler
+from kvrace.reference.state import capture_rules
+
+_TOKEN, _STOP_TOKEN = 5, 99
+
+
+class ReferenceSubject:
+    """The reference scheduler in one scope, with the completion policy ``policy``.
+
+    ``mutant`` names a planted fault of :data:`kvrace.reference.mutants.FAULTS`. Raises KvraceError for an unknown policy or
+    fault.
+    """
+
+    def __init__(self, scope: Scope, policy: str = "assert", mutant: str | None = None) -> None:
+        self.scope = scope
+        self._policy_name, self._mutant = policy, mutant
+        self._policy = make_policy(policy)
+        self._class: type[ReferenceScheduler] = ReferenceScheduler
+        if mutant is not None:
+            from kvrace.reference.faults import fault
+
+            self._class = fault(mutant)
+        self._walk = StateWalk(capture_rules())
+        self._connector = ScriptedConnector(scope.block_size)
+        self._steps: deque[DispatchedStep] = deque()
+        self.scheduler: ReferenceScheduler
+
+    @property
+    def identity(self) -> Identity:
+        name = "AsyncScheduler" if self.scope.scheduling == "async" else "Scheduler"
+        fault = f" mutant {self._mutant}" if self._mutant else ""
+        return Identity("reference", __version__, f"{name} policy {self._policy_name}{fault}")
+
+    def start(self) -> None:
+        scope = self.scope
+        self.scheduler = self._class(
+            self._connector,
+            self._policy,
+            usable_blocks=scope.blocks,
+            block_size=scope.block_size,
+            prefix_sharing=scope.prefix_sharing,
+            overlapping=scope.steps_in_flight > 1,
+        )
+        self._steps.clear()
+
+    def apply(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
+        connector = self._connector
+        connector.begin(script)
+        step, notices, crash = None, (), None
+        try:
+            match event:
+                case Add(name):
+                    self.scheduler.add_request(self._request(name))
+                case Abort(name):
+                    self.scheduler.abort(name)
+                case Schedule():
+                    step = self.scheduler.schedule()
+                    self._steps.append(step)
+                case Update():
+                    notices = self._update(event)
+        except SubjectHang as hang:
+            crash = _crash(hang, str(hang))
+        except Exception as error:
+            crash = _crash(error, f"{type(error).__name__} ({error})")
+        return Response(step, tuple(connector.loads), tuple(connector.handovers), notices, crash)
+
+    def _request(self, name: str) -> Request:
+        scope = self.scope
+        first = 10 if scope.prefix_sharing else 10 + scope.names.index(name)
+        prompt = [first, *range(30, 30 + scope.prompt_tokens - 1)]
+        return Request(name, prompt, scope.output_tokens, _STOP_TOKEN)
+
+    def _update(self, event: Update) -> tuple[str, ...]:
+        step = self._steps.popleft()
+        tokens = {
+            entry.request: _STOP_TOKEN if entry.request in event.stops else _TOKEN for entry in step.scheduled if entry.samples
+        }
+        loads = [report.request for report in event.reports if report.direction == "load"]
+        saves = [report.request for report in event.reports if report.direction == "save"]
+        return tuple(sorted(self.scheduler.update(step, tokens, loads, saves)))
+
+    def observe(self) -> Observation:
+        return observe(self.scheduler, self.scope.names, len(self._steps))
+
+    def capture(self, names: dict[int, int]) -> Capture:
+        self._walk.context["processed"] = self.scheduler.processed_steps
+        in_flight = tuple(tuple((entry.request, entry.samples) for entry in step.scheduled) for step in self._steps)
+        return self._walk.capture(self.scheduler, names, in_flight, tuple(self._steps))
+
+    def restore(self, snapshot: Any) -> None:
+        self._steps = deque(self._walk.restore(snapshot))
+
+
+def _crash(error: BaseException, text: str) -> Crash:
+    """Where the scheduler's code raised, or, for a hang, where it was when it was stopped."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/kvrace/reference/" in frame.filename]
+    frame = frames[-1]
+    file = f"kvrace/reference/{frame.filename.rpartition('/')[2]}"
+    return Crash(text, f"{file}:{frame.lineno} in {frame.name}", frame.line or "", hang=isinstance(error, SubjectHang))

@@ -1,0 +1,80 @@
+"""The result as JSON: for scripts, for the README's table, and for comparing runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import kvrace
+from kvmodel.port import Identity
+from kvrace.result import CaseResult, CheckResult, Violation
+
+FORMAT, VERSION = "kvrace-result", 1
+Traces = Mapping[Violation, Path]
+"""The trace files that were written. Of each distinct finding only the shortest order over all cases has one."""
+
+
+def result_json(result: CheckResult, traces: Traces) -> str:
+    """The whole result. Keys keep their order and nothing but ``seconds`` differs between two runs of the same check."""
+    return json.dumps(_result(result, traces), indent=2, ensure_ascii=False) + "\n"
+
+
+def _result(result: CheckResult, traces: Traces) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "kvrace": kvrace.__version__,
+        "verdict": result.verdict,
+        "exit_code": result.exit_code,
+        "subject": _subject([case.identity for case in result.cases]),
+        "scope": {"name": result.scope_name, "cases": result.cases_planned},
+        "contract": str(result.contract),
+        "states": result.states,
+        "transitions": result.transitions,
+        "calls": result.calls,
+        "complete": result.complete,
+        "stopped": result.stopped,
+        "seconds": round(result.seconds, 3),
+        "properties": result.verdicts,
+        "violations": [_violation(violation, traces) for violation in result.violations],
+        "cases": [_case(case, traces) for case in result.cases],
+        "notes": list(result.notes),
+    }
+
+
+def _subject(identities: list[Identity]) -> dict[str, str]:
+    schedulers = dict.fromkeys(identity.scheduler for identity in identities)
+    return {"name": identities[0].name, "version": identities[0].version, "scheduler": ",".join(schedulers)}
+
+
+def _case(case: CaseResult, traces: Traces) -> dict[str, Any]:
+    return {
+        "subject": _subject([case.identity]),
+        "scope": case.scope.as_dict(),
+        "states": case.states,
+        "transitions": case.transitions,
+        "calls": case.calls,
+        "complete": case.complete,
+        "stopped": case.stopped,
+        "seconds": round(case.seconds, 3),
+        "properties": case.verdicts,
+        "violations": [_violation(violation, traces) for violation in case.violations],
+    }
+
+
+def _violation(violation: Violation, traces: Traces) -> dict[str, Any]:
+    trace = traces.get(violation)
+    return {
+        "property": violation.property,
+        "blame": violation.blame,
+        "shape": violation.shape,
+        "message": violation.message,
+        "location": violation.location,
+        "scope": violation.scope.as_dict(),
+        "scheduler": violation.identity.scheduler,
+        "events": list(violation.events),
+        "loop": violation.loop_start,
+        "trace": str(trace) if trace else None,
+    }

@@ -1,0 +1,242 @@
+"""One order of events as a swim-lane: a line an event; client, scheduler, connector, then one column for each block.
+
+A block's cell says who owns it and how often it is referenced, and then who touches it: ``A×1 ↓A`` is a block of A into which A's
+load still writes. What is broken carries a mark as well as a colour.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.box import Box
+from rich.cells import cell_len
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kvmodel.events import Abort, Add, Lose, Report, Schedule, TransferEnds, Update
+from kvmodel.playback import Frame
+from kvmodel.world import Transfer
+
+MARK = "◀"
+BROKEN, QUIET, TOUCHED = "bold white on red", "dim", "cyan"
+_TOUCH = {"load": "↓", "save": "↑"}
+_STEP = "•"
+_RULE = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
+_GAP = 2
+_NUMBER_WIDTH = 3
+_ENOUGH_FOR_A_LANE = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """What the last line of a swim-lane shows as broken: blocks, or else one of the lanes."""
+
+    blocks: frozenset[int]
+    lane: str
+
+    @classmethod
+    def of(cls, property_name: str, message: str) -> Broken:
+        """The blocks are those that the finding's message names."""
+        named = re.match(r".*?\bblocks? (\d+(?:, \d+)*)", message)
+        blocks = frozenset(int(word) for word in named[1].split(", ")) if named else frozenset()
+        if property_name in ("no-crash", "no-stuck"):
+            blocks = frozenset()
+        return cls(blocks, "connector" if property_name == "handover" else "scheduler")
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One line: the texts of the three lanes, and of each block that has a column."""
+
+    number: str
+    client: str
+    scheduler: str
+    connector: str
+    cells: dict[int, str]
+    last: bool
+
+
+def swimlane(
+    frames: Sequence[Frame], broken: Broken | None, width: int, loop_start: int | None = None
+) -> RenderableType:
+    """The frames of a playback as a table at most ``width`` wide. The frames after ``loop_start`` repeat for ever."""
+    rows = [_row(frames, index, loop_start) for index in range(1, len(frames))]
+    if not rows:
+        return Text("no event was played", style=QUIET)
+    shown, hidden = _columns(rows, broken, width)
+    lanes = _lane_widths(rows, shown, width)
+    table = Table(box=_RULE, padding=0, pad_edge=False, collapse_padding=True, header_style="bold")
+    table.add_column("", width=_NUMBER_WIDTH + _GAP, style=QUIET)
+    for name, size in zip(("client", "scheduler", "connector"), lanes, strict=True):
+        table.add_column(name, width=size + _GAP)
+    for block in shown:
+        table.add_column(f"block {block}", width=_cell_width(rows, block) + _GAP, no_wrap=True)
+    for row in rows:
+        table.add_row(*_line(row, shown, broken))
+    notes = [_legend(rows, shown, broken)]
+    if hidden:
+        notes.append(Text(f"not shown: {_ranges(hidden)}", style=QUIET))
+    if loop_start is not None:
+        notes.append(Text(f"↻ events {loop_start + 1} to {len(frames) - 1} then repeat for ever", style=QUIET))
+    return Group(table, *notes)
+
+
+def _row(frames: Sequence[Frame], index: int, loop_start: int | None) -> _Row:
+    before, frame = frames[index - 1], frames[index]
+    blocks = [block for block, count in enumerate(frame.observation.references) if count is not None]
+    number = f"{index}" if loop_start is None or index <= loop_start else f"{index} ↻"
+    return _Row(
+        number,
+        _client(frame),
+        _scheduler(before, frame),
+        _connector(before, frame),
+        {block: _cell(frame, block) for block in blocks},
+        index == len(frames) - 1,
+    )
+
+
+def _client(frame: Frame) -> str:
+    words = []
+    match frame.event:
+        case Add(name, claims):
+            words.append(f"add {name}" if claims else f"add {name} (unclaimed)")
+        case Abort(name):
+            words.append(f"abort {name}")
+    words += [f"{name} over" for name in frame.response.notices]
+    return ", ".join(words)
+
+
+def _scheduler(before: Frame, frame: Frame) -> str:
+    words = []
+    step = frame.response.step
+    match frame.event:
+        case Schedule() if step and step.scheduled:
+            words.append("schedule " + "+".join(entry.request for entry in step.scheduled))
+        case Schedule():
+            words.append("schedule")
+        case Update():
+            words.append("update")
+    if step:
+        words += [f"preempts {name}" for name in step.preempted]
+    then, now = dict(before.observation.phases), dict(frame.observation.phases)
+    words += [f"keeps {name}" for name in now if now[name] == "HELD" and then.get(name) != "HELD"]
+    words += [f"drops {name}" for name in then if name not in now]
+    if frame.response.crash:
+        words.append("hangs" if frame.response.crash.hang else "raises")
+    return ", ".join(words)
+
+
+def _connector(before: Frame, frame: Frame) -> str:
+    words = []
+    match frame.event:
+        case Update(reports):
+            words += _reported(reports)
+        case TransferEnds(name, direction):
+            words.append(f"{direction} {name} ends")
+        case Lose(name, direction):
+            words.append(f"{direction} {name} lost")
+    known = {(t.request, t.direction, t.blocks) for t in before.world.transfers}
+    for transfer in frame.world.transfers:
+        if (transfer.request, transfer.direction, transfer.blocks) not in known:
+            words.append(f"{transfer.direction} {transfer.request} starts" + ("" if transfer.claimed else " (hidden)"))
+    return ", ".join(words)
+
+
+def _reported(reports: Iterable[Report]) -> list[str]:
+    how = {"due": "done", "duplicate": "done again", "unsolicited": "done (unasked)"}
+    return [f"{report.direction} {report.request} {how[report.kind]}" for report in reports]
+
+
+def _cell(frame: Frame, block: int) -> str:
+    seen = frame.observation
+    owners = [name for name, blocks in seen.owned if block in blocks]
+    count = seen.references[block]
+    if block in seen.free:
+        owner = "free" + (f"×{count}" if count else "") + (" twice" if seen.free.count(block) > 1 else "")
+    elif block in seen.held_back:
+        owner = f"kept×{count}"
+    else:
+        owner = f"{'+'.join(owners) or 'none'}×{count}"
+    touches = _touches(frame, block)
+    return owner + ("≡" if block in seen.cached else "") + (f" {touches}" if touches else "")
+
+
+def _touches(frame: Frame, block: int) -> str:
+    steps = sorted({a.request for step in frame.world.steps for a in step.accesses if block in a.blocks})
+    running: list[Transfer] = [t for t in frame.world.transfers if not t.over and block in t.blocks]
+    return "".join([*(_TOUCH[t.direction] + t.request for t in running), *(_STEP + name for name in steps)])
+
+
+def _columns(rows: Sequence[_Row], broken: Broken | None, width: int) -> tuple[list[int], list[int]]:
+    """The blocks that get a column, and those for which there is no room. Blocks that take part come first."""
+    lanes = sum(min(size, _ENOUGH_FOR_A_LANE) + _GAP for size in _natural(rows))
+    room = width - _NUMBER_WIDTH - _GAP - lanes
+    marked = broken.blocks if broken else frozenset()
+    blocks = sorted(rows[0].cells, key=lambda b: (b not in marked, all(row.cells[b] == "free" for row in rows), b))
+    shown: list[int] = []
+    for block in blocks:
+        room -= _cell_width(rows, block) + _GAP
+        if room < 0:
+            break
+        shown.append(block)
+    return sorted(shown), sorted(set(blocks) - set(shown))
+
+
+def _natural(rows: Sequence[_Row]) -> list[int]:
+    """How wide each lane would like to be, the mark included."""
+    lanes = (("client", [r.client for r in rows]), ("scheduler", [r.scheduler for r in rows]), ("connector", [r.connector for r in rows]))
+    return [max(cell_len(text) for text in (name, *texts)) + len(MARK) + 1 for name, texts in lanes]
+
+
+def _lane_widths(rows: Sequence[_Row], shown: Sequence[int], width: int) -> list[int]:
+    """Natural widths where they fit; else the widest lane gives way, and its text is folded."""
+    room = width - _NUMBER_WIDTH - _GAP - sum(_cell_width(rows, block) + _GAP for block in shown) - 3 * _GAP
+    sizes = _natural(rows)
+    while sum(sizes) > room and max(sizes) > 8:
+        sizes[sizes.index(max(sizes))] -= 1
+    return sizes
+
+
+def _cell_width(rows: Sequence[_Row], block: int) -> int:
+    return max(cell_len(f"block {block}"), *(cell_len(row.cells[block]) + 2 * row.last for row in rows))
+
+
+def _line(row: _Row, shown: Sequence[int], broken: Broken | None) -> list[Text]:
+    marks = broken if row.last else None
+    lanes = {"client": row.client, "scheduler": row.scheduler, "connector": row.connector}
+    line = [Text(row.number)]
+    for name, text in lanes.items():
+        here = marks is not None and not marks.blocks and marks.lane == name
+        line.append(Text(f"{text} {MARK}".strip(), style=BROKEN) if here else Text(text))
+    for block in shown:
+        text = row.cells[block]
+        if marks is not None and block in marks.blocks:
+            line.append(Text(f"{text} {MARK}", style=BROKEN))
+        else:
+            style = QUIET if text == "free" else TOUCHED if " " in text else ""
+            line.append(Text(text, style=style))
+    return line
+
+
+def _legend(rows: Sequence[_Row], shown: Sequence[int], broken: Broken | None) -> Text:
+    """What the symbols of this swim-lane mean; only those that occur."""
+    seen = "".join(row.cells[block] for row in rows for block in shown)
+    meanings = {
+        "×": "A×1 owner and reference count",
+        "kept": "kept: held back until a dispatched step is over",
+        "↓": "↓A the load of A writes here",
+        "↑": "↑A the save of A reads here",
+        "•": "•A a dispatched step works here for A",
+        "≡": "≡ offered by the prefix cache",
+    }
+    parts = [text for symbol, text in meanings.items() if symbol in seen]
+    if broken:
+        parts.append(f"{MARK} broken")
+    return Text("   ".join(parts), style=QUIET)
+
+
+def _ranges(blocks: Sequence[int]) -> str:
+    return f"block{'s' if len(blocks) > 1 else ''} {', '.join(map(str, blocks))}; a wider terminal shows more"

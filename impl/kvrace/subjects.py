@@ -1,0 +1,167 @@
+"""Which scheduler is checked: from ``--subject``, ``--scheduler`` and ``--policy`` to a function that makes subjects.
+
+vLLM is imported only here and only when it is asked for, or when nothing else was.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kvmodel.errors import KvraceError
+from kvmodel.port import Subject
+from kvmodel.scope import Scheduling, Scope
+
+BOTH: tuple[Scheduling, ...] = ("sync", "async")
+DEFAULT_POLICY = "assert"
+_CLASS_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectChoice:
+    """A scheduler to check. ``spec`` is what ``--subject`` takes; ``note`` is a line the user must see beside the verdict."""
+
+    spec: str
+    policy: str | None
+    make: Callable[[Scope], Subject]
+    schedulings: tuple[Scheduling, ...]
+    note: str | None = None
+
+    def cases(self, scopes: Sequence[Scope], scheduler: str | None) -> list[Scope]:
+        """The scopes this subject can play. Raises KvraceError when ``--scheduler`` asks for one it cannot."""
+        if scheduler is not None and scheduler not in self.schedulings:
+            raise KvraceError(
+                f"{self.spec} plays {self.schedulings[0]} scheduling only; leave out --scheduler {scheduler}"
+            )
+        wanted = self.schedulings if scheduler is None else (scheduler,)
+        return [scope for scope in scopes if scope.scheduling in wanted]
+
+
+def choose_subject(
+    spec: str | None, policy: str | None, importing: Callable[[bool], None] = lambda _: None
+) -> SubjectChoice:
+    """The subject that ``--subject`` and ``--policy`` name; without ``spec`` vLLM, else the reference scheduler.
+
+    ``importing`` is called with True before vLLM is imported and with False afterwards. Raises KvraceError: unknown class or
+    policy, vLLM missing where it was asked for by name, or a vLLM that the adapter does not know.
+    """
+    if policy is not None and spec not in ("reference", None):
+        raise KvraceError("--policy chooses a variant of the reference scheduler; use it with --subject reference")
+    if spec == "reference" or (spec is None and policy is not None):
+        return _reference(policy or DEFAULT_POLICY)
+    if spec is None:
+        return _vllm_or_reference(importing)
+    if spec == "vllm":
+        return _vllm(importing)
+    if not _CLASS_PATH.fullmatch(spec):
+        raise KvraceError(f"unknown subject {spec!r}: use vllm, reference or module:Class")
+    return _class(spec, importing)
+
+
+def _reference(policy: str, note: str | None = None) -> SubjectChoice:
+    from kvrace.reference.subject import ReferenceSubject
+
+    def make(scope: Scope) -> Subject:
+        return ReferenceSubject(scope, policy=policy)
+
+    make(Scope(("local",)))  # an unknown policy shows here, before anything is explored
+    return SubjectChoice("reference", policy, make, BOTH, note)
+
+
+def _vllm_or_reference(importing: Callable[[bool], None]) -> SubjectChoice:
+    from kvrace.vllm.environment import VllmUnavailable
+
+    try:
+        return _vllm(importing)
+    except VllmUnavailable as error:
+        return _reference(DEFAULT_POLICY, f"{error}. The reference scheduler is checked instead.")
+
+
+def _vllm(importing: Callable[[bool], None]) -> SubjectChoice:
+    _load_vllm(importing)
+    from kvrace.vllm.subject import VllmSubject
+
+    return SubjectChoice("vllm", None, VllmSubject, BOTH)
+
+
+def _class(spec: str, importing: Callable[[bool], None]) -> SubjectChoice:
+    api = _load_vllm(importing)
+    found = _import_class(spec)
+    if not isinstance(found, type) or not issubclass(found, api.scheduler):
+        raise KvraceError(f"{spec} is not a subclass of vllm.v1.core.sched.scheduler:Scheduler")
+    from kvrace.vllm.subject import VllmSubject
+
+    def make(scope: Scope) -> Subject:
+        return VllmSubject(scope, found)
+
+    plays: Scheduling = "async" if issubclass(found, api.async_scheduler) else "sync"
+    return SubjectChoice(spec, None, make, (plays,))
+
+
+def _import_class(spec: str) -> object:
+    """The object that ``module:Class`` names; modules in the current folder can be imported."""
+    module_name, _, path = spec.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise KvraceError(f"there is no module {error.name!r} in {os.getcwd()} or on the Python path") from error
+        raise KvraceError(f"importing {module_name} failed: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise KvraceError(f"importing {module_name} failed: {type(error).__name__}: {error}{_place(error)}") from error
+    for name in path.split("."):
+        if not hasattr(found, name):
+            raise KvraceError(f"module {module_name!r} has no class {path!r}")
+        found = getattr(found, name)
+    return found
+
+
+def _place(error: BaseException) -> str:
+    """The innermost frame of the user's own code, as `` (file:line)``."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
+    own = [f for f in frames if f.filename != __file__ and not f.filename.endswith("importlib/__init__.py")]
+    return f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+
+
+def _load_vllm(importing: Callable[[bool], None]) -> Any:
+    """Import vLLM and check its API, with what they print kept off the terminal (``KVRACE_DEBUG=1`` shows it)."""
+    from kvrace.vllm.api import load_api
+
+    importing(True)
+    try:
+        with _quiet():
+            return load_api()
+    finally:
+        importing(False)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Send what is written to the file descriptors 1 and 2, by Python or by native code, to a file that is then dropped."""
+    if os.environ.get("KVRACE_DEBUG"):
+        yield
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as sink:
+        kept = [os.dup(1), os.dup(2)]
+        os.dup2(sink.fileno(), 1)
+        os.dup2(sink.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for descriptor, copy in zip((1, 2), kept, strict=True):
+                os.dup2(copy, descriptor)
+                os.close(copy)

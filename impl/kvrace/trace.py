@@ -1,0 +1,238 @@
+"""Trace files: one shortest order, with everything that is needed to play it again, as ITF JSON (Apalache ADR 015).
+
+A trace file may come from anywhere, so reading checks sizes, types and values, imports nothing and evaluates nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import itf_py
+
+import kvrace
+from kvmodel.contract import Contract
+from kvmodel.errors import KvraceError
+from kvmodel.events import Event, parse_event
+from kvmodel.playback import Frame
+from kvmodel.port import Identity
+from kvmodel.properties import PROPERTY_NAMES
+from kvmodel.scope import Scope
+from kvrace.files import reason, write_atomically
+from kvrace.result import Violation
+
+FORMAT, VERSION = "kvrace-trace", 1
+MAX_BYTES = 4 * 1024 * 1024
+MAX_EVENTS = 1000
+MAX_TEXT = 1000
+_VARIABLES = ("event", "phases", "owned", "held_back", "references", "free", "cached", "transfers", "steps", "tables",
+              "pending", "crash")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTrace:
+    """What a trace file says. ``spec`` and ``policy`` say how the subject was made; ``states`` are kept to be compared."""
+
+    path: Path
+    kvrace: str
+    spec: str
+    policy: str | None
+    identity: Identity
+    scope: Scope
+    contract: Contract
+    property: str
+    blame: str
+    shape: str
+    message: str
+    location: str | None
+    events: tuple[Event, ...]
+    loop: int | None
+    states: tuple[dict[str, Any], ...]
+
+
+class _Transfer(NamedTuple):
+    """An ITF record."""
+
+    request: str
+    direction: str
+    blocks: list[int]
+    over: bool
+
+
+class _Access(NamedTuple):
+    """An ITF record."""
+
+    request: str
+    blocks: list[int]
+
+
+def states_json(frames: Sequence[Frame]) -> list[dict[str, Any]]:
+    """The ITF states of a playback: after each event what the scheduler shows and what the world holds."""
+    states = []
+    for index, frame in enumerate(frames):
+        state: dict[str, Any] = itf_py.state_to_json(itf_py.State({"index": index}, _values(frame)))
+        states.append(state)
+    return states
+
+
+def _values(frame: Frame) -> dict[str, Any]:
+    seen, crash = frame.observation, frame.response.crash
+    return {
+        "event": str(frame.event) if frame.event else "",
+        "phases": dict(seen.phases),
+        "owned": {name: list(blocks) for name, blocks in seen.owned},
+        "held_back": list(seen.held_back),
+        "references": {block: count for block, count in enumerate(seen.references) if count is not None},
+        "free": list(seen.free),
+        "cached": seen.cached,
+        "transfers": [_Transfer(t.request, t.direction, list(t.blocks), t.over) for t in frame.world.transfers],
+        "steps": [[_Access(a.request, list(a.blocks)) for a in step.accesses] for step in frame.world.steps],
+        "tables": {table: list(names) for table, names in seen.tables},
+        "pending": seen.pending,
+        "crash": f"{crash.error} at {crash.location}: {crash.source}" if crash else "",
+    }
+
+
+def write_trace(violation: Violation, spec: str, policy: str | None, folder: Path) -> Path:
+    """Write the violation's order into ``folder`` and return the file. The name depends on the contents alone."""
+    meta = _meta(violation, spec, policy)
+    identity = json.dumps([meta["subject"], meta["scope"], meta["contract"], violation.signature, violation.events])
+    path = folder / f"{violation.property}-{hashlib.blake2b(identity.encode(), digest_size=4).hexdigest()}.itf.json"
+    data = itf_py.trace_to_json(itf_py.Trace(meta, [], list(_VARIABLES), [], violation.loop_start))
+    data["states"] = states_json(violation.frames)
+    write_atomically(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+    return path
+
+
+def _meta(violation: Violation, spec: str, policy: str | None) -> dict[str, Any]:
+    name, version, scheduler = violation.identity
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "format-description": "https://apalache-mc.org/docs/adr/015adr-trace.html",
+        "kvrace": kvrace.__version__,
+        "verdict": "violated",
+        "property": violation.property,
+        "blame": violation.blame,
+        "shape": violation.shape,
+        "message": violation.message,
+        "location": violation.location,
+        "subject": {"name": name, "version": version, "scheduler": scheduler, "spec": spec, "policy": policy},
+        "scope": violation.scope.as_dict(),
+        "contract": str(violation.contract),
+        "loop": violation.loop_start,
+    }
+
+
+def read_trace(path: Path) -> RecordedTrace:
+    """Read a trace file. Raises KvraceError with one line that names the file and what is wrong with it."""
+    try:
+        return _trace(path, _load(path))
+    except KvraceError as error:
+        raise KvraceError(f"{path}: {error}") from error
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        if path.exists() and not path.is_file():
+            raise KvraceError("not a file")
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise KvraceError(f"cannot be read: {reason(error)}") from error
+    if len(raw) > MAX_BYTES:
+        raise KvraceError(f"larger than {MAX_BYTES // 1024 // 1024} MB; no trace is")
+    try:
+        data = json.loads(raw)
+    except RecursionError as error:
+        raise KvraceError("not a trace: nested too deeply") from error
+    except ValueError as error:
+        raise KvraceError(f"not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise KvraceError("not a trace: no ITF object at the top")
+    return data
+
+
+def _trace(path: Path, data: dict[str, Any]) -> RecordedTrace:
+    meta = _table(data, "#meta")
+    if meta.get("format") != FORMAT:
+        raise KvraceError(f"not a kvrace trace: #meta has no format {FORMAT!r}")
+    if type(meta.get("version")) is not int or meta["version"] != VERSION:
+        raise KvraceError(f"trace version {str(meta.get('version'))[:20]!r}; this kvrace reads version {VERSION}")
+    subject = _table(meta, "subject")
+    states = _states(data)
+    events = _events(states)
+    if _text(meta, "property") not in PROPERTY_NAMES:
+        raise KvraceError(f"unknown property {meta['property']!r}")
+    if _text(meta, "blame") not in ("scheduler", "connector"):
+        raise KvraceError(f"unknown blame {meta['blame']!r}")
+    return RecordedTrace(
+        path,
+        _text(meta, "kvrace"),
+        _text(subject, "spec"),
+        _optional_text(subject, "policy"),
+        Identity(_text(subject, "name"), _text(subject, "version"), _text(subject, "scheduler")),
+        Scope.from_dict(meta.get("scope")),
+        Contract.parse(_text(meta, "contract")),
+        _text(meta, "property"),
+        _text(meta, "blame"),
+        _text(meta, "shape"),
+        _text(meta, "message"),
+        _optional_text(meta, "location"),
+        events,
+        _loop(data, len(events)),
+        states,
+    )
+
+
+def _table(data: dict[str, Any], name: str) -> dict[str, Any]:
+    value = data.get(name)
+    if not isinstance(value, dict):
+        raise KvraceError(f"{name} is missing" if value is None else f"{name} is not a table")
+    return value
+
+
+def _text(data: dict[str, Any], name: str) -> str:
+    value = data.get(name)
+    if not isinstance(value, str):
+        raise KvraceError(f"{name} is missing" if value is None else f"{name} is not text")
+    if len(value) > MAX_TEXT:
+        raise KvraceError(f"{name} is longer than {MAX_TEXT} characters")
+    if not value.isprintable():
+        raise KvraceError(f"{name} has unprintable characters")
+    return value
+
+
+def _optional_text(data: dict[str, Any], name: str) -> str | None:
+    return None if data.get(name) is None else _text(data, name)
+
+
+def _states(data: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    states = data.get("states")
+    if not isinstance(states, list) or not states or not all(isinstance(state, dict) for state in states):
+        raise KvraceError("states is not a list of states")
+    if len(states) > MAX_EVENTS + 1:
+        raise KvraceError(f"{len(states) - 1} events; at most {MAX_EVENTS} are played")
+    return tuple(states)
+
+
+def _events(states: Sequence[dict[str, Any]]) -> tuple[Event, ...]:
+    """The events, decoded by the ITF library. The rest of each state is never decoded, only compared."""
+    lines = [_text(state, "event") for state in states]
+    if lines[0]:
+        raise KvraceError("the first state has an event; it is the state before any")
+    trace = itf_py.trace_from_json({"vars": ["event"], "states": [{"event": line} for line in lines[1:]]})
+    return tuple(parse_event(state.values["event"]) for state in trace.states)
+
+
+def _loop(data: dict[str, Any], events: int) -> int | None:
+    loop = data.get("loop")
+    if loop is None:
+        return None
+    if type(loop) is not int or not 0 <= loop < events:
+        raise KvraceError("loop is not the number of a state before the last")
+    return loop
