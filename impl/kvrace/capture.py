@@ -97,7 +97,10 @@ class _Layout:
 
     def __init__(self, attributes: dict[str, Any], plan: _Plan, is_constant: Callable[[Any], bool]) -> None:
         self.size = len(attributes)
-        plain, constants, nested, added = [], [], [], []
+        plain: list[str] = []
+        constants: list[str] = []
+        nested: list[str] = []
+        added: list[str] = []
         for name, value in attributes.items():
             if name in plan.rules:
                 nested.append(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -33,11 +34,11 @@ class Violation:
     frames: tuple[Frame, ...]
     loop_start: int | None = None
 
-    @property
+    @builtins.property
     def signature(self) -> tuple[str, str, str]:
         return (self.property, self.blame, self.shape)
 
-    @property
+    @builtins.property
     def events(self) -> tuple[str, ...]:
         """The order, one line of text an event."""
         return tuple(str(frame.event) for frame in self.frames[1:])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import marshal
 from collections.abc import Hashable, Sequence
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from kvmodel.contract import Contract
 from kvmodel.events import Event, Lose, TransferEnds
@@ -135,4 +135,4 @@ def _digest(fingerprint: Hashable) -> bytes:
 
     marshal version 2 writes equal plain values as equal bytes; later versions depend on reference counts.
     """
-    return blake2b(marshal.dumps(fingerprint, 2), digest_size=16).digest()
+    return blake2b(marshal.dumps(cast(Any, fingerprint), 2), digest_size=16).digest()

@@ -27,7 +27,7 @@ class Frame(NamedTuple):
 class Refused(NamedTuple):
     """An event that was not allowed: its place in the order, the guard that was false, and what was allowed instead."""
 
-    index: int
+    place: int
     event: Event
     guard: str
     allowed: tuple[Event, ...]

@@ -7,7 +7,6 @@ A subject never judges and never chooses an order. It plays one event on its sch
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from kvmodel.errors import KvraceError
@@ -97,11 +96,12 @@ class Response(NamedTuple):
 class Observation(NamedTuple):
     """What a scheduler shows after an event. Block ids are the scheduler's own.
 
-    ``phases``: the status of each request it still knows. ``owned``: each request's block table. ``held_back``: blocks that wait
-    for a dispatched step before they go back (vLLM ``deferred_frees``). ``references``: reference count by block id, the null
-    block's entry is None. ``free``: the pool's free blocks in the order they will be given out. ``free_count``: the pool's own
-    counter of them. ``cached``: blocks the prefix cache offers. ``tables``: request ids in per-request tables, by table name, once no
-    request is live and no step in flight. ``negative``: names of bookkeeping counters below zero. ``pending``: ``has_requests()``.
+    ``phases``: the status of each request it still knows. ``owned``: each request's block table. ``held_back``: blocks that
+    wait for a dispatched step before they go back (vLLM ``deferred_frees``). ``references``: reference count by block id, the
+    null block's entry is None. ``free``: the pool's free blocks in the order they will be given out. ``free_count``: the
+    pool's own counter of them. ``cached``: blocks the prefix cache offers. ``tables``: request ids in per-request tables, by
+    table name, once no request is live and no step in flight. ``negative``: names of bookkeeping counters below zero.
+    ``pending``: ``has_requests()``.
     """
 
     phases: tuple[tuple[str, str], ...]

@@ -5,6 +5,7 @@ A check looks at one transition. ``no-stuck`` is a property of the whole graph a
 
 from __future__ import annotations
 
+import builtins
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -266,7 +267,7 @@ class Finding(NamedTuple):
     blame: str
     shape: str = ""
 
-    @property
+    @builtins.property  # the field above hides the short name from type checkers
     def signature(self) -> tuple[str, str, str]:
         """Findings with equal signatures are the same finding, reached in different orders."""
         return (self.property, self.blame, self.shape)

@@ -6,6 +6,7 @@ A verdict holds for its scope and for nothing larger, so a scope is always print
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from itertools import combinations_with_replacement
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ KINDS: dict[str, str] = {
 
 REQUEST_NAMES = "ABCDEFGH"
 _NAMES = tuple(tuple(REQUEST_NAMES[:size]) for size in range(len(REQUEST_NAMES) + 1))
+SCHEDULINGS: tuple[Scheduling, ...] = ("sync", "async")
 STEPS_IN_FLIGHT = {"sync": 1, "async": 2}
 _LIMITS = {"blocks": (1, 128), "block_size": (1, 64), "prompt_blocks": (1, 16), "output_tokens": (1, 64)}
 
@@ -114,7 +116,7 @@ class Scope:
         if not isinstance(requests, list) or not all(isinstance(kind, str) for kind in requests):
             raise KvraceError("the scope's requests are not a list of kinds")
         for name, value in data.items():
-            expected = {"int": int, "bool": bool}.get(str(known[name].type), None)
+            expected = {"int": int, "bool": bool}.get(str(known[name].type))
             if expected and type(value) is not expected:
                 raise KvraceError(f"the scope's {name} is not {'a number' if expected is int else 'true or false'}")
             if name == "scheduling" and not isinstance(value, str):
@@ -128,31 +130,31 @@ def both_schedulers(scope: Scope) -> list[Scope]:
 
 def _small() -> list[Scope]:
     mixes = [mix for size in (1, 2) for mix in combinations_with_replacement(KINDS, size)]
-    return [Scope(mix, scheduling) for scheduling in ("sync", "async") for mix in mixes]
+    return [Scope(mix, scheduling) for scheduling in SCHEDULINGS for mix in mixes]
+
+
+_tight = partial(Scope, block_size=2, output_tokens=3, blocks=4)
+"""A pool so small that two requests which both grow cannot both stay: one is preempted."""
 
 
 def _medium() -> list[Scope]:
-    tight = {"block_size": 2, "output_tokens": 3, "blocks": 4}
-    three = [("load", "save", "local"), ("load_save", "local", "local"), ("load", "load", "save")]
+    threes = [("load", "save", "local"), ("load_save", "local", "local"), ("load", "load", "save")]
+    pairs = [("local", "save"), ("load", "save")]
     return [
-        *(Scope(mix, scheduling) for scheduling in ("sync", "async") for mix in three),
-        *(
-            Scope(mix, scheduling, **tight)
-            for scheduling in ("sync", "async")
-            for mix in (("local", "save"), ("load", "save"))
-        ),
+        case
+        for scheduling in SCHEDULINGS
+        for case in (*(Scope(mix, scheduling) for mix in threes), *(_tight(mix, scheduling) for mix in pairs))
     ]
 
 
 def _pressure() -> list[Scope]:
-    tight = {"block_size": 2, "output_tokens": 3, "blocks": 4}
     mixes = list(combinations_with_replacement(KINDS, 2))
-    return [Scope(mix, scheduling, **tight) for scheduling in ("sync", "async") for mix in mixes]
+    return [_tight(mix, scheduling) for scheduling in SCHEDULINGS for mix in mixes]
 
 
 def _prefix() -> list[Scope]:
     mixes = list(combinations_with_replacement(KINDS, 2))
-    return [Scope(mix, scheduling, prefix_sharing=True) for scheduling in ("sync", "async") for mix in mixes]
+    return [Scope(mix, scheduling, prefix_sharing=True) for scheduling in SCHEDULINGS for mix in mixes]
 
 
 NAMED_SCOPES: dict[str, tuple[str, Any]] = {

@@ -55,8 +55,8 @@ class Api:
 
     def _import(self) -> None:
         from vllm import SamplingParams  # noqa: PLC0415
-        from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1  # noqa: PLC0415
         from vllm.distributed.kv_events import EventPublisher  # noqa: PLC0415
+        from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1  # noqa: PLC0415
         from vllm.utils.hashing import sha256  # noqa: PLC0415
         from vllm.v1.core import block_pool, kv_cache_utils, single_type_kv_cache_manager  # noqa: PLC0415
         from vllm.v1.core.sched.async_scheduler import AsyncScheduler  # noqa: PLC0415

@@ -16,11 +16,11 @@ from kvmodel.port import ConnectorScript, Handover, LoadStarted
 CONNECTOR_NAME = "KvraceScriptedConnector"
 
 
-class ScriptedMetadata(KVConnectorMetadata):  # type: ignore[misc]
+class ScriptedMetadata(KVConnectorMetadata):
     """Nothing to tell the workers: there are none."""
 
 
-class ScriptedConnector(KVConnectorBase_V1):  # type: ignore[misc]
+class ScriptedConnector(KVConnectorBase_V1):
     """Answers from ``script``; records in ``loads`` and ``handovers``."""
 
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any = None) -> None:

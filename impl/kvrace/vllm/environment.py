@@ -100,7 +100,7 @@ def _register_model() -> None:
     import torch  # noqa: PLC0415
     from vllm import ModelRegistry  # noqa: PLC0415
 
-    class OPTForCausalLM(torch.nn.Module):  # type: ignore[misc]
+    class OPTForCausalLM(torch.nn.Module):
         """Never run. vLLM only looks at which methods it has."""
 
         def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:

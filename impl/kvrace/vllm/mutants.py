@@ -6,6 +6,7 @@ scope in which the stock scheduler breaks nothing, so what is found is the plant
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from kvrace.vllm.subject import VllmSubject
 def skip_unknown_completions(base: type) -> type:
     """The remedy this project started from: a completion whose request is unknown is skipped. Not a mutant; used by tests."""
 
-    class SkipsUnknownCompletions(base):  # type: ignore[misc, valid-type]
+    class SkipsUnknownCompletions(base):
         def _update_from_kv_xfer_finished(self, kv_connector_output: Any) -> None:
             reports = kv_connector_output
             for name in list(reports.finished_recving or ()):
@@ -38,7 +39,7 @@ def _only(reports: Any, received: set[str], sent: set[str]) -> Any:
 
 
 def _aborts_free_at_once(base: type) -> type:
-    class Mutated(base):  # type: ignore[misc, valid-type]
+    class Mutated(base):
         def finish_requests(self, request_ids: Any, finished_status: Any) -> Any:
             if request_ids in self.requests:  # as if the load had been reported already
                 self.finished_recving_kv_req_ids.add(request_ids)
@@ -50,7 +51,7 @@ def _aborts_free_at_once(base: type) -> type:
 
 
 def _forgets_reports_of_loads(base: type) -> type:
-    class Mutated(base):  # type: ignore[misc, valid-type]
+    class Mutated(base):
         def _update_from_kv_xfer_finished(self, kv_connector_output: Any) -> None:
             live = {n for n in kv_connector_output.finished_recving or () if not self.requests[n].is_finished()}
             kept = set(kv_connector_output.finished_recving or ()) - live
@@ -62,7 +63,7 @@ def _forgets_reports_of_loads(base: type) -> type:
 
 
 def _swaps_reports(base: type) -> type:
-    class Mutated(base):  # type: ignore[misc, valid-type]
+    class Mutated(base):
         def _update_from_kv_xfer_finished(self, kv_connector_output: Any) -> None:
             received, sent = kv_connector_output.finished_recving, kv_connector_output.finished_sending
             super()._update_from_kv_xfer_finished(_only(kv_connector_output, set(sent or ()), set(received or ())))
@@ -71,7 +72,7 @@ def _swaps_reports(base: type) -> type:
 
 
 def _keeps_blocks(base: type) -> type:
-    class Mutated(base):  # type: ignore[misc, valid-type]
+    class Mutated(base):
         def _free_blocks(self, request: Any) -> None:
             del self.requests[request.request_id]
 
@@ -79,7 +80,7 @@ def _keeps_blocks(base: type) -> type:
 
 
 def _frees_twice(base: type) -> type:
-    class Mutated(base):  # type: ignore[misc, valid-type]
+    class Mutated(base):
         def _free_blocks(self, request: Any) -> None:
             manager = self.kv_cache_manager.coordinator.single_type_managers[0]
             blocks = list(manager.req_to_blocks.get(request.request_id, ()))
@@ -90,7 +91,7 @@ def _frees_twice(base: type) -> type:
 
 
 def _hands_over_nothing(base: type) -> type:
-    class Mutated(base):  # type: ignore[misc, valid-type]
+    class Mutated(base):
         def _connector_finished(self, request: Any) -> Any:
             return self.connector.request_finished(request, [])
 
@@ -98,7 +99,7 @@ def _hands_over_nothing(base: type) -> type:
 
 
 def _finishes_twice(base: type) -> type:
-    class Mutated(base):  # type: ignore[misc, valid-type]
+    class Mutated(base):
         def _connector_finished(self, request: Any) -> Any:
             super()._connector_finished(request)
             return super()._connector_finished(request)
@@ -107,7 +108,7 @@ def _finishes_twice(base: type) -> type:
 
 
 def _leaves_a_table_entry(base: type) -> type:
-    class Mutated(base):  # type: ignore[misc, valid-type]
+    class Mutated(base):
         def finish_requests(self, request_ids: Any, finished_status: Any) -> Any:
             done = super().finish_requests(request_ids, finished_status)
             self.finished_recving_kv_req_ids.add(request_ids)
@@ -117,7 +118,7 @@ def _leaves_a_table_entry(base: type) -> type:
 
 
 def _computes_before_the_load(base: type) -> type:
-    class Mutated(base):  # type: ignore[misc, valid-type]
+    class Mutated(base):
         def _handle_blocked_waiting_request(self, request: Any) -> Any:
             self.finished_recving_kv_req_ids.add(request.request_id)
             return super()._handle_blocked_waiting_request(request)
@@ -126,7 +127,7 @@ def _computes_before_the_load(base: type) -> type:
 
 
 def _caches_before_the_load(base: type) -> type:
-    class Mutated(base):  # type: ignore[misc, valid-type]
+    class Mutated(base):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             allocate = self.kv_cache_manager.allocate_slots
@@ -136,7 +137,7 @@ def _caches_before_the_load(base: type) -> type:
 
 
 def _has_no_fence(base: type) -> type:
-    class Mutated(base):  # type: ignore[misc, valid-type]
+    class Mutated(base):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self.defer_block_free = False
@@ -145,7 +146,7 @@ def _has_no_fence(base: type) -> type:
 
 
 def _goes_idle_early(base: type) -> type:
-    class Mutated(base):  # type: ignore[misc, valid-type]
+    class Mutated(base):
         def has_requests(self) -> bool:
             return bool(self.has_unfinished_requests())
 
@@ -153,7 +154,7 @@ def _goes_idle_early(base: type) -> type:
 
 
 def _counts_tokens_twice(base: type) -> type:
-    class Mutated(base):  # type: ignore[misc, valid-type]
+    class Mutated(base):
         def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
             for name, count in scheduler_output.num_scheduled_tokens.items():
                 if name in self.requests:
@@ -164,7 +165,7 @@ def _counts_tokens_twice(base: type) -> type:
 
 
 def _forgets_final_outputs(base: type) -> type:
-    class Mutated(base):  # type: ignore[misc, valid-type]
+    class Mutated(base):
         def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
             super().update_from_output(scheduler_output, model_runner_output)
             return {}
@@ -173,7 +174,7 @@ def _forgets_final_outputs(base: type) -> type:
 
 
 def _holds_a_reference(base: type) -> type:
-    class Mutated(base):  # type: ignore[misc, valid-type]
+    class Mutated(base):
         def schedule(self, *args: Any, **kwargs: Any) -> Any:
             output = super().schedule(*args, **kwargs)
             for new in output.scheduled_new_reqs:
@@ -188,31 +189,81 @@ _PAIR_ASYNC = Scope(("load", "save"), "async")
 _SHARED = Scope(("load", "local"), prefix_sharing=True)
 _TIGHT = Scope(("local", "load"), "async", blocks=2)
 
-_FAULTS = (
-    ("aborts-free-at-once", _aborts_free_at_once, "an abort frees the blocks of a running load (vLLM <= 0.15.1)", "no-use-after-free", _PAIR),
-    ("forgets-reports-of-loads", _forgets_reports_of_loads, "a finished load never wakes its request", "no-stuck", _PAIR),
-    ("swaps-reports", _swaps_reports, "finished_sending and finished_recving are mixed up (vLLM #18211)", "no-crash", _PAIR),
-    ("keeps-blocks", _keeps_blocks, "a request is forgotten and its blocks are not freed", "no-leak", _PAIR),
-    ("frees-twice", _frees_twice, "the first block of a request is freed twice", "no-double-free", _PAIR),
-    ("hands-over-nothing", _hands_over_nothing, "request_finished is told no blocks", "handover", _PAIR),
-    ("finishes-twice", _finishes_twice, "request_finished is called twice", "finish-once", _PAIR),
-    ("leaves-a-table-entry", _leaves_a_table_entry, "an abort leaves an entry in finished_recving_kv_req_ids", "no-leak", _PAIR),
-    ("computes-before-the-load", _computes_before_the_load, "a request runs before its load is over", "no-premature-use", _PAIR),
-    ("caches-before-the-load", _caches_before_the_load, "the prefix cache offers blocks whose load is not over", "no-premature-use", _SHARED),
-    ("has-no-fence", _has_no_fence, "freed blocks go back while a dispatched step still writes them (vLLM <= 0.23.0)", "no-use-after-free", _TIGHT),
-    ("goes-idle-early", _goes_idle_early, "the engine goes idle while blocks are held for a transfer", "no-stuck", _PAIR),
-    ("counts-tokens-twice", _counts_tokens_twice, "tokens in flight are subtracted twice", "conservation", _PAIR),
-    ("forgets-final-outputs", _forgets_final_outputs, "the client never hears that its request is over", "finish-once", _PAIR),
-    ("holds-a-reference", _holds_a_reference, "a reference is taken that no request owns", "conservation", _PAIR_ASYNC),
-)  # fmt: skip
+_FAULTS: dict[str, tuple[Callable[[type], type], str, str, Scope]] = {
+    "aborts-free-at-once": (
+        _aborts_free_at_once,
+        "an abort frees the blocks of a running load (vLLM <= 0.15.1)",
+        "no-use-after-free",
+        _PAIR,
+    ),
+    "forgets-reports-of-loads": (
+        _forgets_reports_of_loads,
+        "a finished load never wakes its request",
+        "no-stuck",
+        _PAIR,
+    ),
+    "swaps-reports": (
+        _swaps_reports,
+        "finished_sending and finished_recving are mixed up (vLLM #18211)",
+        "no-crash",
+        _PAIR,
+    ),
+    "keeps-blocks": (_keeps_blocks, "a request is forgotten and its blocks are not freed", "no-leak", _PAIR),
+    "frees-twice": (_frees_twice, "the first block of a request is freed twice", "no-double-free", _PAIR),
+    "hands-over-nothing": (_hands_over_nothing, "request_finished is told no blocks", "handover", _PAIR),
+    "finishes-twice": (_finishes_twice, "request_finished is called twice", "finish-once", _PAIR),
+    "leaves-a-table-entry": (
+        _leaves_a_table_entry,
+        "an abort leaves an entry in finished_recving_kv_req_ids",
+        "no-leak",
+        _PAIR,
+    ),
+    "computes-before-the-load": (
+        _computes_before_the_load,
+        "a request runs before its load is over",
+        "no-premature-use",
+        _PAIR,
+    ),
+    "caches-before-the-load": (
+        _caches_before_the_load,
+        "the prefix cache offers blocks whose load is not over",
+        "no-premature-use",
+        _SHARED,
+    ),
+    "has-no-fence": (
+        _has_no_fence,
+        "freed blocks go back while a dispatched step still writes them (vLLM <= 0.23.0)",
+        "no-use-after-free",
+        _TIGHT,
+    ),
+    "goes-idle-early": (
+        _goes_idle_early,
+        "the engine goes idle while blocks are held for a transfer",
+        "no-stuck",
+        _PAIR,
+    ),
+    "counts-tokens-twice": (_counts_tokens_twice, "tokens in flight are subtracted twice", "conservation", _PAIR),
+    "forgets-final-outputs": (
+        _forgets_final_outputs,
+        "the client never hears that its request is over",
+        "finish-once",
+        _PAIR,
+    ),
+    "holds-a-reference": (
+        _holds_a_reference,
+        "a reference is taken that no request owns",
+        "conservation",
+        _PAIR_ASYNC,
+    ),
+}
+"""name -> (how the class is changed, what that breaks, the property meant to catch it, where to look)."""
 
 
 def vllm_mutants() -> list[Mutant]:
     """The mutants of the vLLM that is installed here. Raises VllmUnavailable or UnknownSubject."""
     api = load_api()
     mutants = []
-    for name, mutate, meaning, meant_for, scope in _FAULTS:
-        scheduler_class = mutate(api.scheduler_class(scope.scheduling))
-        make_subject = partial(VllmSubject, scheduler_class=scheduler_class)
-        mutants.append(Mutant(name, meaning, meant_for, (scope,), make_subject=make_subject))
+    for name, (change, breaks, meant_for, scope) in _FAULTS.items():
+        changed = change(api.scheduler_class(scope.scheduling))
+        mutants.append(Mutant(name, breaks, meant_for, partial(VllmSubject, scheduler_class=changed), scope))
     return mutants

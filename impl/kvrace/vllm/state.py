@@ -6,7 +6,6 @@ Every exception from "all state counts" is here with its reason; ``kvrace check 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def _since_processed(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashable:
-    return max(0, value - int(walk.context["processed"]))
+    return max(0, int(value) - int(walk.context["processed"]))
 
 
 def _steps_ahead(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashable:
-    return max(0, value - int(walk.context["step"]) - 1)
+    return max(0, int(value) - int(walk.context["step"]) - 1)
 
 
 def _fences(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashable:
@@ -64,10 +63,15 @@ def _block(walk: StateWalk, block: Any) -> Hashable:
 _NOT_COMPARED = ("prev_free_block", "next_free_block", "block_id", "pool")
 
 
-@cache
 def _block_getter(kind: type) -> tuple[Callable[[Any], tuple[Any, ...]], tuple[str, ...]]:
-    slots = tuple(kind.__slots__) if hasattr(kind, "__slots__") else tuple(kind.__dataclass_fields__)  # type: ignore[attr-defined]
-    return attrgetter(*slots), slots
+    """How to read all attributes of a block at once, and their names: with slots, or as a dataclass in older releases."""
+    if kind not in _BLOCK_GETTERS:
+        slots = tuple(getattr(kind, "__slots__", ())) or tuple(kind.__dataclass_fields__)  # type: ignore[attr-defined]
+        _BLOCK_GETTERS[kind] = (attrgetter(*slots), slots)
+    return _BLOCK_GETTERS[kind]
+
+
+_BLOCK_GETTERS: dict[type, tuple[Callable[[Any], tuple[Any, ...]], tuple[str, ...]]] = {}
 
 
 def _put_block(block: Any, contents: tuple[Any, ...]) -> None:

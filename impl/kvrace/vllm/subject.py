@@ -68,7 +68,9 @@ class VllmSubject:
     def apply(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
         connector = self.scheduler.connector
         connector.begin(script)
-        step, notices, crash = None, (), None
+        step: DispatchedStep | None = None
+        notices: tuple[str, ...] = ()
+        crash: Crash | None = None
         try:
             match event:
                 case Add(name):

@@ -1,0 +1,171 @@
+"""``kvrace check``: exhaust a scope on a scheduler and show the verdict."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kvmodel.contract import Contract
+from kvmodel.errors import KvraceError
+from kvmodel.properties import PROPERTY_NAMES
+from kvmodel.scope import Scope
+from kvrace.check import Limits, check
+from kvrace.cli import options
+from kvrace.cli.interrupt import interruptible
+from kvrace.cli.scopes import ScopeOptions
+from kvrace.files import TraceFolder, check_writable, write_atomically
+from kvrace.render import terminal
+from kvrace.render.json import result_json
+from kvrace.render.listing import listing
+from kvrace.render.output import Output, standard_error, standard_output
+from kvrace.render.progress import ProgressLine, progress_line
+from kvrace.result import CheckResult, Violation
+from kvrace.subjects import SubjectChoice, choose_subject
+from kvrace.trace import write_trace
+
+STANDARD_OUTPUT = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A run, fully checked before it begins."""
+
+    choice: SubjectChoice
+    scope_name: str
+    scopes: Sequence[Scope]
+    contract: Contract
+    properties: tuple[str, ...]
+    limits: Limits
+
+
+def check_command(
+    subject: options.Subject = None,
+    scheduler: options.Scheduler = None,
+    policy: options.Policy = None,
+    contract: options.Contract = "exactly-once",
+    properties: options.Property = None,
+    scope: options.ScopeName = None,
+    requests: options.Requests = None,
+    blocks: options.Blocks = None,
+    block_size: options.BlockSize = None,
+    prompt_blocks: options.PromptBlocks = None,
+    output_tokens: options.OutputTokens = None,
+    prefix_sharing: options.PrefixSharing = False,
+    early_stop: options.EarlyStop = False,
+    separate_ends: options.SeparateEnds = False,
+    time_limit: options.TimeLimit = None,
+    max_states: options.MaxStates = None,
+    call_timeout: options.CallTimeout = 10.0,
+    json: options.Json = None,
+    trace_dir: options.TraceFolder = Path("kvrace-traces"),
+    no_color: options.NoColor = False,
+    list_names: options.List = False,
+) -> int:
+    """Try every order of events within a scope on a scheduler, and show the shortest order that breaks a rule."""
+    output = standard_error(not no_color) if json == STANDARD_OUTPUT else standard_output(not no_color)
+    if list_names:
+        output.print(listing())
+        return 0
+    name, scopes = ScopeOptions(
+        scope, requests, blocks, block_size, prompt_blocks, output_tokens, prefix_sharing, early_stop, separate_ends
+    ).scopes()
+    judged_by = Contract.parse(contract)
+    wanted = _properties(properties)
+    _check_numbers(scheduler, time_limit, max_states, call_timeout)
+    if json not in (None, STANDARD_OUTPUT):
+        _check_json_target(Path(json))
+    with progress_line(not no_color) as line:
+        choice = choose_subject(subject, policy, line.importing)
+        cases = choice.cases(scopes, scheduler)
+        deadline = None if time_limit is None else time.monotonic() + time_limit
+        plan = _Plan(choice, name, cases, judged_by, wanted, Limits(deadline, max_states, call_timeout))
+        return _run(plan, TraceFolder(trace_dir), json, output, line)
+
+
+def _properties(names: list[str] | None) -> tuple[str, ...]:
+    for name in names or ():
+        if name not in PROPERTY_NAMES:
+            raise KvraceError(f"unknown property {name!r}: use one of {', '.join(PROPERTY_NAMES)}")
+    return tuple(name for name in PROPERTY_NAMES if not names or name in names)
+
+
+def _check_numbers(scheduler: str | None, time_limit: float | None, max_states: int | None, call_timeout: float) -> None:
+    if scheduler not in (None, "sync", "async"):
+        raise KvraceError(f"unknown scheduler {scheduler!r}: use sync or async")
+    if time_limit is not None and not 0 < time_limit < float("inf"):
+        raise KvraceError(f"--time-limit {time_limit:g}: must be more than 0 seconds")
+    if max_states is not None and max_states < 1:
+        raise KvraceError(f"--max-states {max_states}: must be 1 or more")
+    if not 0 < call_timeout < float("inf"):
+        raise KvraceError(f"--call-timeout {call_timeout:g}: must be more than 0 seconds")
+
+
+def _check_json_target(path: Path) -> None:
+    """A run may take minutes: find out now that its result could not be written."""
+    if path.is_dir():
+        raise KvraceError(f"--json: {path} is a folder")
+    check_writable(path.parent, "--json")
+
+
+def _run(plan: _Plan, folder: TraceFolder, json: str | None, output: Output, line: ProgressLine) -> int:
+    choice = plan.choice
+    notes = (choice.note,) if choice.note else ()
+    try:
+        one_of_each = {scope.scheduling: scope for scope in reversed(plan.scopes)}
+        identities = [choice.make(one_of_each[scheduling]).identity for scheduling in one_of_each]
+        output.print(terminal.header(identities[::-1], plan.scope_name, plan.scopes, plan.contract, notes))
+        with interruptible(line.exploring) as listen:
+            result = check(
+                choice.make,
+                plan.scopes,
+                plan.contract,
+                scope_name=plan.scope_name,
+                properties=plan.properties,
+                limits=plan.limits,
+                listen=listen,
+            )
+        line.clear()
+        result = replace(result, notes=(*result.notes, *notes))
+        traces = _write_traces(result, choice, folder.path)
+    finally:
+        folder.leave_no_empty_folder()
+    _write_json(json, result_json(result, traces))
+    option = "" if choice.spec in ("vllm", "reference") else f"--subject {shlex.quote(choice.spec)}"
+    output.print(terminal.report(result, traces, option, output.width))
+    return result.exit_code
+
+
+def _write_traces(result: CheckResult, choice: SubjectChoice, folder: Path) -> dict[Violation, Path]:
+    return {violation: write_trace(violation, choice.spec, choice.policy, folder) for violation in result.violations}
+
+
+def _write_json(target: str | None, text: str) -> None:
+    if target == STANDARD_OUTPUT:
+        standard_output(color=False).write(text)
+    elif target is not None:
+        write_atomically(Path(target), text)
+
+
+_EXAMPLES = """Examples:
+
+\b
+  kvrace check                              the scheduler of the vLLM installed here, scope small
+  kvrace check --scope seed                 the race this project started from, in seconds
+  kvrace check --requests load_save,local --blocks 3
+  kvrace check --contract duplicate,lossy   a connector that may break its contract
+  kvrace check --subject mypatch:Scheduler  your subclass of vLLM's scheduler, from ./mypatch.py
+  kvrace check --subject reference --policy wait_for_all
+
+Exit status:
+
+\b
+  0  everything holds over the whole scope
+  1  something is violated
+  2  usage or environment error, with one line on standard error
+  3  incomplete: a limit was reached or the run was interrupted, and nothing is violated so far
+"""
+check_command.__doc__ = f"{check_command.__doc__}\n\n{_EXAMPLES}" if not os.environ.get("PYTHONOPTIMIZE") else _EXAMPLES

@@ -1,0 +1,149 @@
+"""The options of ``kvrace check`` and ``kvrace replay``, each with the words that ``--help`` shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kvmodel.contract import MEANINGS
+from kvmodel.properties import PROPERTY_NAMES
+from kvmodel.scope import KINDS, NAMED_SCOPES
+
+_SUBJECT, _SCOPE, _LIMITS, _OUTPUT = "What is checked", "Over which scope", "When to stop", "What is written"
+DEFAULT_SCOPE = "small"
+
+Subject = Annotated[
+    str | None,
+    typer.Option(
+        "--subject",
+        metavar="vllm|reference|module:Class",
+        help="The scheduler: vLLM's own, kvrace's reference scheduler, or your subclass of vLLM's (the current folder can be "
+        "imported). Without it: vLLM where it can be imported, else the reference scheduler.",
+        rich_help_panel=_SUBJECT,
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        metavar="sync|async",
+        help="One step in flight, or two (async scheduling). Without it: both.",
+        rich_help_panel=_SUBJECT,
+    ),
+]
+Policy = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        metavar="assert|skip|wait_for_all",
+        help="What the reference scheduler does with the report of a transfer whose request is over: assert as vLLM 0.16-0.33 "
+        "does, skip it, or hold the blocks until every transfer of the request is reported.",
+        rich_help_panel=_SUBJECT,
+    ),
+]
+Contract = Annotated[
+    str,
+    typer.Option(
+        "--contract",
+        metavar="NAME[,NAME]",
+        help=f"What the connector may do: {', '.join(MEANINGS)}. 'kvrace check --list' says what each means.",
+        rich_help_panel=_SUBJECT,
+    ),
+]
+Property = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property",
+        metavar="NAME",
+        help=f"Check only this one; may be given more than once. {', '.join(PROPERTY_NAMES)}.",
+        rich_help_panel=_SUBJECT,
+    ),
+]
+ScopeName = Annotated[
+    str | None,
+    typer.Option(
+        "--scope",
+        metavar="NAME",
+        help=f"A scope by name: {', '.join(NAMED_SCOPES)}. Default: {DEFAULT_SCOPE}.",
+        rich_help_panel=_SCOPE,
+    ),
+]
+Requests = Annotated[
+    str | None,
+    typer.Option(
+        "--requests",
+        metavar="KIND[,KIND]",
+        help=f"A scope of your own: the kind of each request ({', '.join(KINDS)}). The options below go with it.",
+        rich_help_panel=_SCOPE,
+    ),
+]
+Blocks = Annotated[
+    int | None,
+    typer.Option(
+        "--blocks",
+        metavar="N",
+        help="Blocks in the pool, without vLLM's null block. Default: just enough for all requests.",
+        rich_help_panel=_SCOPE,
+    ),
+]
+BlockSize = Annotated[int | None, typer.Option(metavar="N", help="Tokens in a block. Default: 4.", rich_help_panel=_SCOPE)]
+PromptBlocks = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Full blocks in a prompt; one token comes on top. Default: 1.", rich_help_panel=_SCOPE),
+]
+OutputTokens = Annotated[
+    int | None, typer.Option(metavar="N", help="Tokens a request generates. Default: 2.", rich_help_panel=_SCOPE)
+]
+PrefixSharing = Annotated[
+    bool,
+    typer.Option("--prefix-sharing", help="All requests have one prompt, and the prefix cache is on.", rich_help_panel=_SCOPE),
+]
+EarlyStop = Annotated[
+    bool, typer.Option("--early-stop", help="Every sampled token may be a stop token.", rich_help_panel=_SCOPE)
+]
+SeparateEnds = Annotated[
+    bool,
+    typer.Option("--separate-ends", help="A transfer may end some time before it is reported.", rich_help_panel=_SCOPE),
+]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option("--time-limit", metavar="SECONDS", help="Stop exploring after this time.", rich_help_panel=_LIMITS),
+]
+MaxStates = Annotated[
+    int | None,
+    typer.Option("--max-states", metavar="N", help="Stop exploring at this many states.", rich_help_panel=_LIMITS),
+]
+CallTimeout = Annotated[
+    float,
+    typer.Option(
+        "--call-timeout",
+        metavar="SECONDS",
+        help="A scheduler call that takes longer hangs, and violates no-stuck.",
+        rich_help_panel=_LIMITS,
+    ),
+]
+Json = Annotated[
+    str | None,
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        help="Write the result as JSON; '-' writes it to standard output and the report to standard error.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+TraceFolder = Annotated[
+    Path,
+    typer.Option(
+        "--trace-dir", metavar="FOLDER", help="Where the order of each finding is written.", rich_help_panel=_OUTPUT
+    ),
+]
+NoColor = Annotated[
+    bool, typer.Option("--no-color", help="No escape codes (as with NO_COLOR).", rich_help_panel=_OUTPUT)
+]
+List = Annotated[
+    bool,
+    typer.Option("--list", "--list-scopes", help="List the named scopes, contracts, request kinds and properties, and exit."),
+]
+TraceFile = Annotated[Path, typer.Argument(metavar="FILE", help="A trace file that 'kvrace check' wrote.", show_default=False)]

@@ -1,0 +1,48 @@
+"""From the scope options to a list of scopes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kvmodel.errors import KvraceError
+from kvmodel.scope import Scope, named_scope
+from kvrace.cli.options import DEFAULT_SCOPE
+from kvrace.subjects import BOTH
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeOptions:
+    """The options as given; None and False are what was not given."""
+
+    name: str | None
+    requests: str | None
+    blocks: int | None
+    block_size: int | None
+    prompt_blocks: int | None
+    output_tokens: int | None
+    prefix_sharing: bool
+    early_stop: bool
+    separate_ends: bool
+
+    def given(self) -> dict[str, Any]:
+        """The fields of a Scope that an option sets."""
+        names = ("blocks", "block_size", "prompt_blocks", "output_tokens", "prefix_sharing", "early_stop", "separate_ends")
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None and value is not False}
+
+    def scopes(self) -> tuple[str, list[Scope]]:
+        """The name to report and the cases, for both schedulers. Raises KvraceError for what does not go together."""
+        given = self.given()
+        if self.requests is None:
+            if given:
+                option = "--" + next(iter(given)).replace("_", "-")
+                raise KvraceError(f"{option} goes with --requests; a named scope sets it itself")
+            name = self.name or DEFAULT_SCOPE
+            return name, named_scope(name)
+        if self.name is not None:
+            raise KvraceError("--scope and --requests exclude each other: use a named scope or one of your own")
+        if self.blocks is not None and self.blocks < 1:
+            raise KvraceError(f"blocks: {self.blocks} is outside 1 to 128")
+        kinds = tuple(kind.strip() for kind in self.requests.split(","))
+        return "flags", [Scope(kinds, scheduling, **given) for scheduling in BOTH]
