@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from kvmodel.errors import KvraceError
 from kvmodel.events import Event
 from kvmodel.explorer import Edge, explore
 from kvmodel.lockstep import Lockstep, Node
+from kvmodel.milestones import MILESTONE_NAMES
 from kvmodel.playback import Frame, play
 from kvmodel.port import Subject
 from kvmodel.progress import at_rest, never_at_rest, next_if_left_alone
@@ -77,6 +79,7 @@ class _Graph:
         self.blames: list[str] = []
         self.next_state: dict[int, int] = {}
         self.transitions = 0
+        self.reached: Counter[str] = Counter()
         self.found: dict[tuple[str, str, str], _Found] = {}
 
     def order_to(self, state: int) -> list[Event]:
@@ -132,6 +135,7 @@ class CaseRun:
             self.stopped,
             self._verdicts(),
             violations,
+            {name: self.graph.reached[name] for name in MILESTONE_NAMES},
         )
 
     def _explore(self, report: Callable[[int, int, int], None]) -> None:
@@ -157,6 +161,7 @@ class CaseRun:
     def _take(self, edge: Edge[Node, Event]) -> None:
         graph, node = self.graph, edge.state
         graph.transitions += 1
+        graph.reached.update(node.milestones)
         if edge.new:
             self._know(edge.source, edge.label, node)
         if graph.alone[edge.source] == edge.label:

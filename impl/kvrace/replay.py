@@ -28,8 +28,8 @@ _MAX_REPORTS_AT_A_TIME = 16
 class Replay:
     """The outcome of one replay. ``finding`` is what the order breaks now; ``refused`` is the event that was not allowed.
 
-    ``frames`` end with the state that shows the finding. ``departs`` is the number of the first event after which the state is not the
-    recorded one.
+    ``frames`` end with the state that shows the finding. ``departs`` is the number of the first event after which the state is
+    not the recorded one.
     """
 
     recorded: RecordedTrace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -46,7 +47,8 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """One scope on one scheduler class. ``stopped`` says why an incomplete exploration ended."""
+    """One scope on one scheduler class. ``stopped`` says why an incomplete exploration ended; ``reached`` counts the transitions
+    that show each milestone (:mod:`kvmodel.milestones`)."""
 
     scope: Scope
     identity: Identity
@@ -57,6 +59,7 @@ class CaseResult:
     stopped: str | None
     verdicts: dict[str, Verdict]
     violations: tuple[Violation, ...]
+    reached: dict[str, int]
 
     @property
     def complete(self) -> bool:
@@ -93,6 +96,14 @@ class CheckResult:
     @property
     def calls(self) -> int:
         return sum(case.calls for case in self.cases)
+
+    @property
+    def reached(self) -> dict[str, int]:
+        """How many transitions show each milestone, over all cases."""
+        total: Counter[str] = Counter()
+        for case in self.cases:
+            total.update(case.reached)
+        return dict(total)
 
     @property
     def verdicts(self) -> dict[str, Verdict]:

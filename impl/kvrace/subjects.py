@@ -6,6 +6,7 @@ vLLM is imported only here and only when it is asked for, or when nothing else w
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import re
 import sys
@@ -93,6 +94,7 @@ def _vllm(importing: Callable[[bool], None]) -> SubjectChoice:
 
 
 def _class(spec: str, importing: Callable[[bool], None]) -> SubjectChoice:
+    _find_module(spec.partition(":")[0])  # before the seconds that vLLM takes
     api = _load_vllm(importing)
     found = _import_class(spec)
     if not isinstance(found, type) or not issubclass(found, api.scheduler):
@@ -106,19 +108,24 @@ def _class(spec: str, importing: Callable[[bool], None]) -> SubjectChoice:
     return SubjectChoice(spec, None, make, (plays,))
 
 
-def _import_class(spec: str) -> object:
-    """The object that ``module:Class`` names; modules in the current folder can be imported."""
-    module_name, _, path = spec.partition(":")
+def _find_module(module_name: str) -> None:
+    """Make the current folder importable and look for the module's outermost package. Raises KvraceError."""
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
+    importlib.invalidate_caches()
+    package = module_name.partition(".")[0]
+    if package not in sys.modules and importlib.util.find_spec(package) is None:
+        raise KvraceError(f"there is no module {package!r} in {os.getcwd()} or on the Python path")
+
+
+def _import_class(spec: str) -> object:
+    """The object that ``module:Class`` names. Raises KvraceError with one line, whatever importing the module raises."""
+    module_name, _, path = spec.partition(":")
     try:
         found: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise KvraceError(f"there is no module {error.name!r} in {os.getcwd()} or on the Python path") from error
-        raise KvraceError(f"importing {module_name} failed: {error}") from error
     except (Exception, SystemExit) as error:
-        raise KvraceError(f"importing {module_name} failed: {type(error).__name__}: {error}{_place(error)}") from error
+        text = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise KvraceError(f"importing {module_name} failed: {text}{_place(error)}") from error
     for name in path.split("."):
         if not hasattr(found, name):
             raise KvraceError(f"module {module_name!r} has no class {path!r}")

@@ -104,8 +104,15 @@ def write_trace(violation: Violation, spec: str, policy: str | None, folder: Pat
     path = folder / f"{violation.property}-{hashlib.blake2b(identity.encode(), digest_size=4).hexdigest()}.itf.json"
     data = itf_py.trace_to_json(itf_py.Trace(meta, [], list(_VARIABLES), [], violation.loop_start))
     data["states"] = states_json(violation.frames)
-    write_atomically(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+    write_atomically(path, _text_of(data))
     return path
+
+
+def _text_of(data: dict[str, Any]) -> str:
+    """JSON with one state a line, so that two traces can be compared with ``diff``."""
+    states = ",\n".join("  " + json.dumps(state, ensure_ascii=False) for state in data["states"])
+    head = json.dumps({key: value for key, value in data.items() if key != "states"}, indent=1, ensure_ascii=False)
+    return f'{head[:-2]},\n "states": [\n{states}\n ]\n}}\n'
 
 
 def _meta(violation: Violation, spec: str, policy: str | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 from kvmodel.contract import Contract
 from kvmodel.events import Event, Lose, TransferEnds
+from kvmodel.milestones import milestones_of
 from kvmodel.port import Observation, Response, Subject
 from kvmodel.properties import Finding, Transition, judge
 from kvmodel.rules import apply, connector_script, enabled
@@ -27,13 +28,14 @@ Part = TypeVar("Part", bound=Hashable)
 class Node:
     """One state of the product. The snapshot is dropped once the state is expanded."""
 
-    __slots__ = ("crashed", "findings", "key", "observation", "response", "snapshot", "world")
+    __slots__ = ("crashed", "findings", "key", "milestones", "observation", "response", "snapshot", "world")
 
     def __init__(self, world: World, observation: Observation, response: Response, findings: list[Finding]) -> None:
         self.world = world
         self.observation = observation
         self.response = response
         self.findings = findings
+        self.milestones: tuple[str, ...] = ()
         self.crashed = response.crash is not None
         self.snapshot: Any = None
         self.key: Hashable = None
@@ -102,6 +104,7 @@ class Lockstep:
         world = apply(node.world, self.scope, self.contract, event, response, script)
         transition = Transition(self.scope, event, node.world, node.observation, response, world, seen)
         reached = Node(world, seen, response, judge(transition))
+        reached.milestones = milestones_of(transition)
         if not reached.crashed:
             self._capture(reached)
         else:

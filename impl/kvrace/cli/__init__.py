@@ -15,8 +15,8 @@ from kvrace.cli.app import app
 from kvrace.render.output import Output, drop, one_line
 
 USAGE_ERROR, INTERRUPTED = 2, 3
-_CommandLineError = typer.BadParameter.__mro__[1]
-"""Click's UsageError. Typer brings its own copy of click since 0.20 and exports only the subclass."""
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""Click's UsageError. Newer typers bring their own copy of click and export only this subclass of it."""
 
 
 def main() -> None:
@@ -35,8 +35,10 @@ def run(arguments: Sequence[str]) -> int:
         result = app(list(arguments), prog_name="kvrace", standalone_mode=False)
     except KvraceError as error:
         return _fail(str(error))
-    except _CommandLineError as error:
-        return _fail(f"{getattr(error, 'format_message', lambda: str(error))()} (see kvrace --help)")
+    except _UsageError as error:
+        message = getattr(error, "format_message", error.__str__)()
+        # Without any argument typer has shown the help, and has nothing more to say.
+        return _fail(f"{message} (see kvrace --help)") if message else USAGE_ERROR
     except (KeyboardInterrupt, typer.Abort):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         _fail("interrupted; there is no verdict")

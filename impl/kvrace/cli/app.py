@@ -10,18 +10,18 @@ import kvrace
 from kvrace.cli.check import check_command
 from kvrace.cli.replay import replay_command
 
-HELP = """Play every order of abort, schedule and KV-transfer events on the real vLLM v1 scheduler.
-
-kvrace asks of a scheduler: is there any order of client, engine and connector events that crashes it, leaks blocks, frees them
-twice or while they are in use, or leaves a request stuck? Within a stated scope it tries all of them, on a plain CPU, without
-weights, and shows the shortest order that breaks a rule.
-"""
+HELP = (
+    "Play every order of abort, schedule and KV-transfer events on the real vLLM v1 scheduler.\n\n"
+    "kvrace asks of a scheduler: is there any order of client, engine and connector events that crashes it, leaks blocks, "
+    "frees them twice or while they are in use, or leaves a request stuck? Within a stated scope it tries all of them, on a "
+    "plain CPU, without weights, and shows the shortest order that breaks a rule.\n\n"
+    "Begin with: kvrace check --scope seed"
+)
 
 app = typer.Typer(
-    help=HELP,
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -35,13 +35,10 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=HELP)
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", metavar="", help="Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Options of kvrace itself."""
-
-
-_options.__doc__ = HELP

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 from collections.abc import Sequence
@@ -65,7 +64,24 @@ def check_command(
     no_color: options.NoColor = False,
     list_names: options.List = False,
 ) -> int:
-    """Try every order of events within a scope on a scheduler, and show the shortest order that breaks a rule."""
+    """Try every order of events within a scope on a scheduler, and show the shortest order that breaks a rule.
+
+    \b
+    Examples:
+      kvrace check                        vLLM as installed here, scope small
+      kvrace check --scope seed           the race that kvrace began with, in seconds
+      kvrace check --requests load_save,local --blocks 3
+      kvrace check --contract duplicate   a connector that reports twice
+      kvrace check --subject mine:Sched   your subclass, from ./mine.py
+      kvrace check --subject reference --policy wait_for_all
+
+    \b
+    Exit status:
+      0  everything holds over the whole scope
+      1  something is violated
+      2  usage or environment error, with one line on standard error
+      3  incomplete: a limit was reached first, and nothing is violated so far
+    """
     output = standard_error(not no_color) if json == STANDARD_OUTPUT else standard_output(not no_color)
     if list_names:
         output.print(listing())
@@ -93,7 +109,9 @@ def _properties(names: list[str] | None) -> tuple[str, ...]:
     return tuple(name for name in PROPERTY_NAMES if not names or name in names)
 
 
-def _check_numbers(scheduler: str | None, time_limit: float | None, max_states: int | None, call_timeout: float) -> None:
+def _check_numbers(
+    scheduler: str | None, time_limit: float | None, max_states: int | None, call_timeout: float
+) -> None:
     if scheduler not in (None, "sync", "async"):
         raise KvraceError(f"unknown scheduler {scheduler!r}: use sync or async")
     if time_limit is not None and not 0 < time_limit < float("inf"):
@@ -148,24 +166,3 @@ def _write_json(target: str | None, text: str) -> None:
         standard_output(color=False).write(text)
     elif target is not None:
         write_atomically(Path(target), text)
-
-
-_EXAMPLES = """Examples:
-
-\b
-  kvrace check                              the scheduler of the vLLM installed here, scope small
-  kvrace check --scope seed                 the race this project started from, in seconds
-  kvrace check --requests load_save,local --blocks 3
-  kvrace check --contract duplicate,lossy   a connector that may break its contract
-  kvrace check --subject mypatch:Scheduler  your subclass of vLLM's scheduler, from ./mypatch.py
-  kvrace check --subject reference --policy wait_for_all
-
-Exit status:
-
-\b
-  0  everything holds over the whole scope
-  1  something is violated
-  2  usage or environment error, with one line on standard error
-  3  incomplete: a limit was reached or the run was interrupted, and nothing is violated so far
-"""
-check_command.__doc__ = f"{check_command.__doc__}\n\n{_EXAMPLES}" if not os.environ.get("PYTHONOPTIMIZE") else _EXAMPLES

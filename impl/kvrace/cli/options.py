@@ -88,24 +88,39 @@ Blocks = Annotated[
         rich_help_panel=_SCOPE,
     ),
 ]
-BlockSize = Annotated[int | None, typer.Option(metavar="N", help="Tokens in a block. Default: 4.", rich_help_panel=_SCOPE)]
+BlockSize = Annotated[
+    int | None, typer.Option(metavar="N", help="Tokens in a block. Default: 4.", rich_help_panel=_SCOPE)
+]
 PromptBlocks = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Full blocks in a prompt; one token comes on top. Default: 1.", rich_help_panel=_SCOPE),
+    typer.Option(
+        metavar="N", help="Full blocks in a prompt; one token comes on top. Default: 1.", rich_help_panel=_SCOPE
+    ),
 ]
 OutputTokens = Annotated[
     int | None, typer.Option(metavar="N", help="Tokens a request generates. Default: 2.", rich_help_panel=_SCOPE)
 ]
 PrefixSharing = Annotated[
     bool,
-    typer.Option("--prefix-sharing", help="All requests have one prompt, and the prefix cache is on.", rich_help_panel=_SCOPE),
+    typer.Option(
+        "--prefix-sharing",
+        metavar="",
+        help="All requests have one prompt, and the prefix cache is on.",
+        rich_help_panel=_SCOPE,
+    ),
 ]
 EarlyStop = Annotated[
-    bool, typer.Option("--early-stop", help="Every sampled token may be a stop token.", rich_help_panel=_SCOPE)
+    bool,
+    typer.Option("--early-stop", metavar="", help="Every sampled token may be a stop token.", rich_help_panel=_SCOPE),
 ]
 SeparateEnds = Annotated[
     bool,
-    typer.Option("--separate-ends", help="A transfer may end some time before it is reported.", rich_help_panel=_SCOPE),
+    typer.Option(
+        "--separate-ends",
+        metavar="",
+        help="A transfer may end some time before it is reported.",
+        rich_help_panel=_SCOPE,
+    ),
 ]
 TimeLimit = Annotated[
     float | None,
@@ -140,10 +155,17 @@ TraceFolder = Annotated[
     ),
 ]
 NoColor = Annotated[
-    bool, typer.Option("--no-color", help="No escape codes (as with NO_COLOR).", rich_help_panel=_OUTPUT)
+    bool, typer.Option("--no-color", metavar="", help="No escape codes (as with NO_COLOR).", rich_help_panel=_OUTPUT)
 ]
 List = Annotated[
     bool,
-    typer.Option("--list", "--list-scopes", help="List the named scopes, contracts, request kinds and properties, and exit."),
+    typer.Option(
+        "--list",
+        "--list-scopes",
+        metavar="",
+        help="List the named scopes, contracts, request kinds and properties, and exit.",
+    ),
 ]
-TraceFile = Annotated[Path, typer.Argument(metavar="FILE", help="A trace file that 'kvrace check' wrote.", show_default=False)]
+TraceFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A trace file that 'kvrace check' wrote.", show_default=False)
+]

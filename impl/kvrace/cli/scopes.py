@@ -27,7 +27,15 @@ class ScopeOptions:
 
     def given(self) -> dict[str, Any]:
         """The fields of a Scope that an option sets."""
-        names = ("blocks", "block_size", "prompt_blocks", "output_tokens", "prefix_sharing", "early_stop", "separate_ends")
+        names = (
+            "blocks",
+            "block_size",
+            "prompt_blocks",
+            "output_tokens",
+            "prefix_sharing",
+            "early_stop",
+            "separate_ends",
+        )
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None and value is not False}
 

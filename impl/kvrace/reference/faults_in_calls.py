@@ -14,27 +14,27 @@ from kvrace.reference.request import Request, Status
 class FirstReportFrees(FaultyScheduler, fault="free-at-first-report"):
     """the first of two reports that are waited for frees the blocks"""
 
-    def update(self, step: DispatchedStep, tokens: Mapping[str, int], loads: Iterable[str], saves: Iterable[str]) -> list[str]:
+    def take_reports(self, loads: Iterable[str], saves: Iterable[str]) -> None:
         for request_id in (*loads, *saves):
             request = self.requests.get(request_id)
             if request is not None and len(request.awaited) > 1:
                 request.awaited = {"load"} if request_id in loads else {"save"}
-        return super().update(step, tokens, loads, saves)
+        super().take_reports(loads, saves)
 
 
 class SwapReports(FaultyScheduler, fault="swap-reports"):
     """reports of loads are taken for reports of saves and the other way round"""
 
-    def update(self, step: DispatchedStep, tokens: Mapping[str, int], loads: Iterable[str], saves: Iterable[str]) -> list[str]:
-        return super().update(step, tokens, saves, loads)
+    def take_reports(self, loads: Iterable[str], saves: Iterable[str]) -> None:
+        super().take_reports(saves, loads)
 
 
 class OneReportOnly(FaultyScheduler, fault="one-report-only"):
     """of several reports in one output only the first is processed"""
 
-    def update(self, step: DispatchedStep, tokens: Mapping[str, int], loads: Iterable[str], saves: Iterable[str]) -> list[str]:
+    def take_reports(self, loads: Iterable[str], saves: Iterable[str]) -> None:
         loads, saves = list(loads), list(saves)
-        return super().update(step, tokens, loads[:1], [] if loads else saves[:1])
+        super().take_reports(loads[:1], [] if loads else saves[:1])
 
 
 class NeverWake(FaultyScheduler, fault="never-wake"):
@@ -48,7 +48,9 @@ class WakeTooEarly(FaultyScheduler, fault="wake-too-early"):
     """a request runs in the step after its load began, whether the load is over or not"""
 
     def schedule_waiting(self, scheduled: list[ScheduledRequest]) -> None:
-        self.loaded.update(request.request_id for request in self.holding if request.status is Status.WAITING_FOR_REMOTE_KVS)
+        self.loaded.update(
+            request.request_id for request in self.holding if request.status is Status.WAITING_FOR_REMOTE_KVS
+        )
         super().schedule_waiting(scheduled)
 
 
@@ -120,7 +122,9 @@ class FinishedEarly(FaultyScheduler, fault="request-finished-early"):
 class TwoNotices(FaultyScheduler, fault="two-notices"):
     """a client whose held blocks are freed is told once more that its request is over"""
 
-    def update(self, step: DispatchedStep, tokens: Mapping[str, int], loads: Iterable[str], saves: Iterable[str]) -> list[str]:
+    def update(
+        self, step: DispatchedStep, tokens: Mapping[str, int], loads: Iterable[str], saves: Iterable[str]
+    ) -> list[str]:
         held = {name for name, request in self.requests.items() if request.status.finished}
         notices = super().update(step, tokens, loads, saves)
         return notices + sorted(held - self.requests.keys())
@@ -129,7 +133,9 @@ class TwoNotices(FaultyScheduler, fault="two-notices"):
 class NoNotice(FaultyScheduler, fault="no-notice"):
     """a client whose blocks are held is not told that its request is over"""
 
-    def update(self, step: DispatchedStep, tokens: Mapping[str, int], loads: Iterable[str], saves: Iterable[str]) -> list[str]:
+    def update(
+        self, step: DispatchedStep, tokens: Mapping[str, int], loads: Iterable[str], saves: Iterable[str]
+    ) -> list[str]:
         notices = super().update(step, tokens, loads, saves)
         return [name for name in notices if name not in self.requests]
 
@@ -221,6 +227,7 @@ class RaiseOnRareOrder(FaultyScheduler, fault="raise-on-rare-order"):
 
     def abort(self, request_id: str) -> None:
         request = self.requests.get(request_id)
-        if request is not None and request.status is Status.PREEMPTED and any(r.awaited for r in self.requests.values()):
+        held = any(other.awaited for other in self.requests.values())
+        if held and request is not None and request.status is Status.PREEMPTED:
             raise RuntimeError("a preempted request was aborted")
         super().abort(request_id)

@@ -14,6 +14,7 @@ from kvrace.reference.subject import ReferenceSubject
 
 _LOCAL, _LOAD, _SAVE, _BOTH = Scope(("local",)), Scope(("load",)), Scope(("save",)), Scope(("load_save",))
 _PRESSED = Scope(("local", "local"), blocks=4, block_size=2, output_tokens=3)
+_PRESSED_LESS = Scope(("local", "local"), blocks=5, block_size=2, output_tokens=3)
 _PRESSED_SAVES = Scope(("local", "save"), blocks=4, block_size=2, output_tokens=3)
 _SHARED = Scope(("local", "local"), prefix_sharing=True)
 _SHARED_THREE = Scope(("local", "local", "local"), prefix_sharing=True)
@@ -38,7 +39,7 @@ _CAUGHT_BY: dict[str, tuple[str, Scope]] = {
     "placeholder-twice": ("conservation", Scope(("save",), "async")),
     "preempted-keeps-blocks": ("no-stuck", _PRESSED),
     "preempted-loses-place": ("no-stuck", _PRESSED),
-    "preempt-hang": ("no-stuck", _PRESSED),
+    "preempt-hang": ("no-stuck", _PRESSED_LESS),
     "no-room-check": ("no-crash", _PRESSED),
     "announce-other-blocks": ("handover", _SAVE),
     "free-at-first-report": ("no-use-after-free", _BOTH),
@@ -74,7 +75,9 @@ def _planted(name: str, caught_by: str, scope: Scope) -> Mutant:
 
 def _policies() -> tuple[Mutant, ...]:
     return (
-        Mutant("policy-assert", "a report for an unknown request stops the engine", "no-crash", ReferenceSubject, _BOTH),
+        Mutant(
+            "policy-assert", "a report for an unknown request stops the engine", "no-crash", ReferenceSubject, _BOTH
+        ),
         Mutant(
             "policy-skip",
             "a report for an unknown request is passed over, and the first report frees the blocks",

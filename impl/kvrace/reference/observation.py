@@ -21,7 +21,9 @@ def observe(scheduler: ReferenceScheduler, names: tuple[str, ...], steps_in_flig
     busy = steps_in_flight > 0 or any(not request.status.finished for _, request in known)
     return Observation(
         phases=tuple((name, "HELD" if request.status.finished else request.status.name) for name, request in known),
-        owned=tuple((name, tuple(block.block_id for block in blocks_of[name])) for name in names if blocks_of.get(name)),
+        owned=tuple(
+            (name, tuple(block.block_id for block in blocks_of[name])) for name in names if blocks_of.get(name)
+        ),
         held_back=tuple(block.block_id for _, blocks in scheduler.deferred_frees for block in blocks),
         references=(None, *(block.references for block in pool.blocks[1:])),
         free=tuple(block.block_id for block in pool.free),
@@ -41,7 +43,11 @@ def _tables(scheduler: ReferenceScheduler, names: tuple[str, ...]) -> tuple[tupl
     for owner in (scheduler, scheduler.tables):
         for attribute, value in owner.__dict__.items():
             if isinstance(value, dict | set | list | deque):
-                ids = {item.request_id if isinstance(item, Request) else item for item in value if isinstance(item, Request | str)}
+                ids = {
+                    item.request_id if isinstance(item, Request) else item
+                    for item in value
+                    if isinstance(item, Request | str)
+                }
                 left = tuple(name for name in names if name in ids)
                 if left:
                     found.append((f"{type(owner).__name__}.{attribute}", left))

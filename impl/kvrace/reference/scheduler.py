@@ -82,7 +82,9 @@ class ReferenceScheduler:
         self.after_schedule(step)
         return step
 
-    def update(self, step: DispatchedStep, tokens: Mapping[str, int], loads: Iterable[str], saves: Iterable[str]) -> list[str]:
+    def update(
+        self, step: DispatchedStep, tokens: Mapping[str, int], loads: Iterable[str], saves: Iterable[str]
+    ) -> list[str]:
         """``Scheduler.update_from_output``: sampled tokens first, then the connector's reports.
 
         ``tokens`` has the sampled token of each request that got one. Returns the requests that are over by it: each is one
@@ -96,10 +98,7 @@ class ReferenceScheduler:
             request = self.requests.get(entry.request)
             if request is not None and not request.status.finished and entry.request in tokens:
                 self.take_token(request, tokens[entry.request], notices)
-        for request_id in loads:
-            self.policy.load_reported(self, request_id)
-        for request_id in saves:
-            self.policy.save_reported(self, request_id)
+        self.take_reports(loads, saves)
         return notices
 
     def has_requests(self) -> bool:
@@ -237,6 +236,13 @@ class ReferenceScheduler:
             self.leave_queues(request)
             self.finish(request, load_runs=False)
             notices.append(request.request_id)
+
+    def take_reports(self, loads: Iterable[str], saves: Iterable[str]) -> None:
+        """``Scheduler._update_from_kv_xfer_finished``: what a report means is for the completion policy to say."""
+        for request_id in loads:
+            self.policy.load_reported(self, request_id)
+        for request_id in saves:
+            self.policy.save_reported(self, request_id)
 
     def leave_queues(self, request: Request) -> None:
         for queue in (self.waiting, self.holding, self.running):

@@ -45,9 +45,15 @@ def capture_rules() -> CaptureRules:
     return CaptureRules(
         opaque=(ScriptedConnector, AssertPolicy),
         attributes={
-            (ReferenceScheduler, "scheduled_steps"): (_since_processed, "a counter, only compared with processed_steps"),
+            (ReferenceScheduler, "scheduled_steps"): (
+                _since_processed,
+                "a counter, only compared with processed_steps",
+            ),
             (ReferenceScheduler, "processed_steps"): (leave_out, "a counter: the distances to it are in the key"),
-            (ReferenceScheduler, "deferred_frees"): (_fences, "fences are compared with processed_steps: the distance counts"),
+            (ReferenceScheduler, "deferred_frees"): (
+                _fences,
+                "fences are compared with processed_steps: the distance counts",
+            ),
             (Request, "last_step"): (_since_processed, "a fence, only compared with processed_steps"),
             (BlockPool, "blocks"): (_pool_blocks, "in the order of the new names instead of the ids"),
         },

@@ -33,7 +33,7 @@ _TOKEN, _STOP_TOKEN = 5, 99
 class ReferenceSubject:
     """The reference scheduler in one scope, with the completion policy ``policy``.
 
-    ``mutant`` names a planted fault of :data:`kvrace.reference.mutants.FAULTS`. Raises KvraceError for an unknown policy or
+    ``mutant`` names a planted fault of :data:`kvrace.reference.faults.FAULTS`. Raises KvraceError for an unknown policy or
     fault.
     """
 
@@ -72,7 +72,9 @@ class ReferenceSubject:
     def apply(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
         connector = self._connector
         connector.begin(script)
-        step, notices, crash = None, (), None
+        step: DispatchedStep | None = None
+        notices: tuple[str, ...] = ()
+        crash: Crash | None = None
         try:
             match event:
                 case Add(name):
@@ -99,7 +101,9 @@ class ReferenceSubject:
     def _update(self, event: Update) -> tuple[str, ...]:
         step = self._steps.popleft()
         tokens = {
-            entry.request: _STOP_TOKEN if entry.request in event.stops else _TOKEN for entry in step.scheduled if entry.samples
+            entry.request: _STOP_TOKEN if entry.request in event.stops else _TOKEN
+            for entry in step.scheduled
+            if entry.samples
         }
         loads = [report.request for report in event.reports if report.direction == "load"]
         saves = [report.request for report in event.reports if report.direction == "save"]

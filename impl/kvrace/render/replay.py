@@ -24,12 +24,12 @@ def report(replay: Replay, width: int) -> RenderableType:
     """What was recorded, on what it was played, the order, and the outcome in the last line."""
     recorded = replay.recorded
     facts = Table.grid(padding=(0, 2, 0, 0))
-    facts.add_row(_name("recorded"), Text(f"{recorded.property} ({recorded.blame}): {recorded.message}"))
-    facts.add_row(_name("on"), Text(f"{_identity(recorded.identity)}, by kvrace {recorded.kvrace}"))
+    facts.add_row(_name("finding"), Text(f"{recorded.property} ({recorded.blame}): {recorded.message}"))
+    facts.add_row(_name("recorded on"), Text(f"{_identity(recorded.identity)}, by kvrace {recorded.kvrace}"))
     facts.add_row(_name("played on"), Text(f"{_identity(replay.identity)}{_difference(replay)}"))
     facts.add_row(_name("in"), Text(f"{recorded.scope} · contract {recorded.contract}"))
-    broken = Broken.of(replay.finding.property, replay.finding.message) if replay.finding else None
     loop = recorded.loop if replay.outcome == "still failing" else None
+    broken = Broken.of(replay.finding.property, replay.finding.message, loop) if replay.finding else None
     lanes = swimlane(replay.frames, broken, width - _INDENT, loop)
     parts: list[RenderableType] = [facts, Text(""), Padding(lanes, (0, 0, 0, _INDENT))]
     if replay.departs is not None:
@@ -65,5 +65,5 @@ def _outcome(replay: Replay) -> Text:
     assert refused is not None, "a replay without finding that is not fixed was refused an event"
     allowed = ", ".join(f"'{event}'" for event in refused.allowed) or "nothing"
     return line.append(
-        f" at event {refused.index + 1} '{refused.event}': {refused.guard}; allowed instead: {allowed}", style="default"
+        f" at event {refused.place + 1} '{refused.event}': {refused.guard}; allowed instead: {allowed}", style="default"
     )

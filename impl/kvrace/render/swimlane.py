@@ -24,6 +24,19 @@ MARK = "◀"
 BROKEN, QUIET, TOUCHED = "bold white on red", "dim", "cyan"
 _TOUCH = {"load": "↓", "save": "↑"}
 _STEP = "•"
+_CELL_MEANINGS = {
+    "×": "A×1: owner and reference count",
+    "kept": "kept: held back until a dispatched step is over",
+    "↓": "↓A: the load of A writes here",
+    "↑": "↑A: the save of A reads here",
+    "•": "•A: a dispatched step works here for A",
+    "≡": "≡: offered by the prefix cache",
+}
+_LANE_MEANINGS = {
+    "keeps": "keeps A: A is over, its blocks are held",
+    "drops": "drops A: A is forgotten, its blocks are free",
+    "hidden": "hidden: request_finished said False",
+}
 _RULE = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
 _GAP = 2
 _NUMBER_WIDTH = 3
@@ -32,18 +45,20 @@ _ENOUGH_FOR_A_LANE = 14
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """What the last line of a swim-lane shows as broken: blocks, or else one of the lanes."""
+    """What a swim-lane shows as broken: blocks in the last line, or else one of the lanes there, or else the loop."""
 
     blocks: frozenset[int]
     lane: str
 
     @classmethod
-    def of(cls, property_name: str, message: str) -> Broken:
-        """The blocks are those that the finding's message names."""
+    def of(cls, property_name: str, message: str, loop_start: int | None = None) -> Broken:
+        """The blocks are those that the finding's message names; a crash, a stuck request or a loop is no block's fault."""
+        if loop_start is not None:
+            return cls(frozenset(), "")
+        if property_name in ("no-crash", "no-stuck"):
+            return cls(frozenset(), "scheduler")
         named = re.match(r".*?\bblocks? (\d+(?:, \d+)*)", message)
         blocks = frozenset(int(word) for word in named[1].split(", ")) if named else frozenset()
-        if property_name in ("no-crash", "no-stuck"):
-            blocks = frozenset()
         return cls(blocks, "connector" if property_name == "handover" else "scheduler")
 
 
@@ -67,8 +82,8 @@ def swimlane(
     if not rows:
         return Text("no event was played", style=QUIET)
     shown, hidden = _columns(rows, broken, width)
-    lanes = _lane_widths(rows, shown, width)
-    table = Table(box=_RULE, padding=0, pad_edge=False, collapse_padding=True, header_style="bold")
+    lanes = _lane_widths(rows, shown, broken, width)
+    table = Table(box=_RULE, padding=0, show_edge=False, header_style="bold")
     table.add_column("", width=_NUMBER_WIDTH + _GAP, style=QUIET)
     for name, size in zip(("client", "scheduler", "connector"), lanes, strict=True):
         table.add_column(name, width=size + _GAP)
@@ -76,11 +91,10 @@ def swimlane(
         table.add_column(f"block {block}", width=_cell_width(rows, block) + _GAP, no_wrap=True)
     for row in rows:
         table.add_row(*_line(row, shown, broken))
-    notes = [_legend(rows, shown, broken)]
-    if hidden:
-        notes.append(Text(f"not shown: {_ranges(hidden)}", style=QUIET))
+    notes = [Text(line, style=QUIET) for line in _legend(rows, shown, broken, width)]
+    notes += [Text(line, style=QUIET) for line in _not_shown(rows, hidden)]
     if loop_start is not None:
-        notes.append(Text(f"↻ events {loop_start + 1} to {len(frames) - 1} then repeat for ever", style=QUIET))
+        notes.append(Text(f"↻ events {loop_start + 1} to {len(frames) - 1} repeat for ever", style=BROKEN))
     return Group(table, *notes)
 
 
@@ -172,7 +186,7 @@ def _touches(frame: Frame, block: int) -> str:
 
 def _columns(rows: Sequence[_Row], broken: Broken | None, width: int) -> tuple[list[int], list[int]]:
     """The blocks that get a column, and those for which there is no room. Blocks that take part come first."""
-    lanes = sum(min(size, _ENOUGH_FOR_A_LANE) + _GAP for size in _natural(rows))
+    lanes = sum(min(size, _ENOUGH_FOR_A_LANE) + _GAP for size in _natural(rows, broken))
     room = width - _NUMBER_WIDTH - _GAP - lanes
     marked = broken.blocks if broken else frozenset()
     blocks = sorted(rows[0].cells, key=lambda b: (b not in marked, all(row.cells[b] == "free" for row in rows), b))
@@ -185,16 +199,22 @@ def _columns(rows: Sequence[_Row], broken: Broken | None, width: int) -> tuple[l
     return sorted(shown), sorted(set(blocks) - set(shown))
 
 
-def _natural(rows: Sequence[_Row]) -> list[int]:
+def _natural(rows: Sequence[_Row], broken: Broken | None) -> list[int]:
     """How wide each lane would like to be, the mark included."""
-    lanes = (("client", [r.client for r in rows]), ("scheduler", [r.scheduler for r in rows]), ("connector", [r.connector for r in rows]))
-    return [max(cell_len(text) for text in (name, *texts)) + len(MARK) + 1 for name, texts in lanes]
+    lanes = {
+        "client": [row.client for row in rows],
+        "scheduler": [row.scheduler for row in rows],
+        "connector": [row.connector for row in rows],
+    }
+    if broken and broken.lane in lanes and not broken.blocks:
+        lanes[broken.lane].append(f"{lanes[broken.lane][-1]} {MARK}")
+    return [max(cell_len(text) for text in (name, *texts)) for name, texts in lanes.items()]
 
 
-def _lane_widths(rows: Sequence[_Row], shown: Sequence[int], width: int) -> list[int]:
+def _lane_widths(rows: Sequence[_Row], shown: Sequence[int], broken: Broken | None, width: int) -> list[int]:
     """Natural widths where they fit; else the widest lane gives way, and its text is folded."""
     room = width - _NUMBER_WIDTH - _GAP - sum(_cell_width(rows, block) + _GAP for block in shown) - 3 * _GAP
-    sizes = _natural(rows)
+    sizes = _natural(rows, broken)
     while sum(sizes) > room and max(sizes) > 8:
         sizes[sizes.index(max(sizes))] -= 1
     return sizes
@@ -221,22 +241,43 @@ def _line(row: _Row, shown: Sequence[int], broken: Broken | None) -> list[Text]:
     return line
 
 
-def _legend(rows: Sequence[_Row], shown: Sequence[int], broken: Broken | None) -> Text:
-    """What the symbols of this swim-lane mean; only those that occur."""
-    seen = "".join(row.cells[block] for row in rows for block in shown)
-    meanings = {
-        "×": "A×1 owner and reference count",
-        "kept": "kept: held back until a dispatched step is over",
-        "↓": "↓A the load of A writes here",
-        "↑": "↑A the save of A reads here",
-        "•": "•A a dispatched step works here for A",
-        "≡": "≡ offered by the prefix cache",
-    }
-    parts = [text for symbol, text in meanings.items() if symbol in seen]
-    if broken:
-        parts.append(f"{MARK} broken")
-    return Text("   ".join(parts), style=QUIET)
+def _legend(rows: Sequence[_Row], shown: Sequence[int], broken: Broken | None, width: int) -> list[str]:
+    """What the words and symbols of this swim-lane mean; only those that occur, and none broken over two lines."""
+    cells = " ".join(row.cells[block] for row in rows for block in shown)
+    lanes = " ".join(f"{row.scheduler} {row.connector}" for row in rows)
+    parts = [text for symbol, text in _CELL_MEANINGS.items() if symbol in cells]
+    parts += [text for word, text in _LANE_MEANINGS.items() if word in lanes]
+    if broken and (broken.blocks or broken.lane):
+        parts.append(f"{MARK} broken here")
+    lines = [""]
+    for part in parts:
+        longer = f"{lines[-1]}   {part}".strip()
+        if lines[-1] and cell_len(longer) > width:
+            lines.append(part)
+        else:
+            lines[-1] = longer
+    return lines
 
 
-def _ranges(blocks: Sequence[int]) -> str:
-    return f"block{'s' if len(blocks) > 1 else ''} {', '.join(map(str, blocks))}; a wider terminal shows more"
+def _not_shown(rows: Sequence[_Row], hidden: Sequence[int]) -> list[str]:
+    """One line for blocks that nothing happens to, one for those that only lack the room."""
+    idle = [block for block in hidden if all(row.cells[block] == "free" for row in rows)]
+    lacking = [block for block in hidden if block not in idle]
+    lines = []
+    if idle:
+        lines.append(f"not shown: {_numbers(idle)}, free throughout")
+    if lacking:
+        lines.append(f"no room for {_numbers(lacking)}; a wider terminal shows more")
+    return lines
+
+
+def _numbers(blocks: Sequence[int]) -> str:
+    """``block 4`` or ``blocks 2-5, 7``."""
+    runs: list[list[int]] = []
+    for block in blocks:
+        if runs and block == runs[-1][-1] + 1:
+            runs[-1].append(block)
+        else:
+            runs.append([block])
+    words = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+    return f"block{'s' if len(blocks) > 1 else ''} {', '.join(words)}"

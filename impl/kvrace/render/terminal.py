@@ -41,7 +41,9 @@ def header(
     table.add_row(Text("checking", style="dim"), Text(f"{who}: {schedulers}", style="bold"))
     table.add_row(Text("scope", style="dim"), Text("\n".join(_scope_lines(scope_name, scopes))))
     table.add_row(Text("contract", style="dim"), Text("\n".join(_contract_lines(contract))))
-    return Group(Text(f"kvrace {kvrace.__version__}"), *(Text(f"note: {note}", style="yellow") for note in notes), table)
+    return Group(
+        Text(f"kvrace {kvrace.__version__}"), *(Text(f"note: {note}", style="yellow") for note in notes), table
+    )
 
 
 def _scope_lines(name: str, scopes: Sequence[Scope]) -> list[str]:
@@ -62,10 +64,15 @@ def report(result: CheckResult, traces: Mapping[Violation, Path], subject_option
             f"{_count(result.transitions, 'transition')}, {_count(result.calls, 'scheduler call')} in {result.seconds:.1f} s",
             style="dim",
         ),
+        Text(""),
         _verdict_table(result),
+        Text(""),
     ]
     for number, violation in enumerate(result.violations, start=1):
-        parts += [finding(violation, f"{number}/{len(result.violations)}", traces.get(violation), subject_option, width), Text("")]
+        parts += [
+            finding(violation, f"{number}/{len(result.violations)}", traces.get(violation), subject_option, width),
+            Text(""),
+        ]
     return Group(*parts, verdict_line(result))
 
 
@@ -76,7 +83,7 @@ def _verdict_table(result: CheckResult) -> Table:
     table.add_column("meaning, and what was found", overflow="fold")
     meanings = {rule.name: rule.meaning for rule in PROPERTIES}
     for name, verdict in result.verdicts.items():
-        detail = Text(meanings[name])
+        detail = Text(meanings[name], style="" if verdict == "violated" else "dim")
         for line in _details(result, name, verdict):
             detail.append(f"\n{line}", style=STYLES[verdict] if verdict != "violated" else "red")
         table.add_row(Text(name, style="bold"), Text(f"{SIGNS[verdict]} {verdict}", style=STYLES[verdict]), detail)
@@ -87,12 +94,15 @@ def _details(result: CheckResult, name: str, verdict: Verdict) -> list[str]:
     """The bound of a verdict, and for a violation what was found."""
     cases = result.cases
     if verdict == "holds":
-        return [f"in {_all_cases(len(cases))}, {_count(result.states, 'state')}, exhausted"]
+        return [f"{_all_cases(len(cases))}, {_count(result.states, 'state')}, exhausted"]
     if verdict == "incomplete":
-        return [f"not decided: {_stop(result)[0]} after {_count(result.states, 'state')}, case {len(cases)} of {result.cases_planned}"]
+        return [
+            f"not decided: {result.stopped} in case {len(cases)} of {result.cases_planned}, {_count(result.states, 'state')}"
+        ]
     broken = sum(case.verdicts[name] == "violated" for case in cases)
     found = [v for v in result.violations if v.property == name]
-    return [f"in {broken} of {_count(len(cases), 'case')}:", *(f"{_order_length(v)}: {v.message}{_fault(v)}" for v in found)]
+    where = _all_cases(broken) if broken == len(cases) else f"{broken} of {_count(len(cases), 'case')}"
+    return [f"in {where}", *(f"{_order_length(v)}, blame {v.blame}: {v.message}" for v in found)]
 
 
 def _order_length(violation: Violation) -> str:
@@ -101,24 +111,26 @@ def _order_length(violation: Violation) -> str:
     return _count(len(violation.frames) - 1, "event")
 
 
-def _fault(violation: Violation) -> str:
-    return " [connector]" if violation.blame == "connector" else " [scheduler]"
-
-
 def finding(violation: Violation, number: str, trace: Path | None, subject_option: str, width: int) -> RenderableType:
     """One finding: what is wrong, whose rule was broken, the shortest order, and how to see it again."""
-    whose = "the scheduler breaks it; the connector kept its contract" if violation.blame == "scheduler" else (
-        "the connector breaks it: the order needs a report history that exactly-once forbids"
+    whose = (
+        "scheduler: the connector broke no rule"
+        if violation.blame == "scheduler"
+        else ("connector: the order needs what exactly-once forbids")
     )
     head = Text.assemble(
-        (f"{SIGNS['violated']} {violation.property}", STYLES["violated"]), f"  {number}  ", (_order_length(violation), "bold"), "  ", violation.message
+        (f"{SIGNS['violated']} {violation.property}", STYLES["violated"]),
+        f"  {number}  ",
+        (_order_length(violation), "bold"),
+        "  ",
+        violation.message,
     )
     facts = Table.grid(padding=(0, 2, 0, 0))
-    facts.add_row(Text("blame", style="dim"), Text(f"{violation.blame}: {whose}"))
-    if violation.location:
+    facts.add_row(Text("blame", style="dim"), Text(whose))
+    if violation.location and violation.location not in violation.message:
         facts.add_row(Text("at", style="dim"), Text(violation.location))
     facts.add_row(Text("in", style="dim"), Text(f"{violation.scope} · {violation.identity.scheduler}"))
-    broken = Broken.of(violation.property, violation.message)
+    broken = Broken.of(violation.property, violation.message, violation.loop_start)
     lanes = swimlane(violation.frames, broken, width - _INDENT, violation.loop_start)
     parts: list[RenderableType] = [facts, Text(""), lanes]
     if trace is not None:
@@ -139,10 +151,15 @@ def verdict_line(result: CheckResult) -> Text:
     limit, remedy = _stop(result)
     unfinished = f"{limit} in case {len(result.cases)} of {result.cases_planned}; {remedy}"
     if result.verdict == "incomplete":
-        return Text(f"? incomplete: nothing is violated in {_count(result.states, 'state')}, but {unfinished}", style=STYLES["incomplete"])
+        return Text(
+            f"? incomplete: nothing is violated in {_count(result.states, 'state')}, but {unfinished}",
+            style=STYLES["incomplete"],
+        )
     names = [name for name, verdict in result.verdicts.items() if verdict == "violated"]
     line = Text(f"✗ violated: {', '.join(names)}", style=STYLES["violated"])
-    return line.append(f", {bound}, exhausted" if result.complete else f"; not exhausted: {unfinished}", style="default")
+    return line.append(
+        f", {bound}, exhausted" if result.complete else f"; not exhausted: {unfinished}", style="default"
+    )
 
 
 def _stop(result: CheckResult) -> tuple[str, str]:
@@ -151,7 +168,7 @@ def _stop(result: CheckResult) -> tuple[str, str]:
 
 
 def _all_cases(number: int) -> str:
-    return "the one case" if number == 1 else f"all {number} cases"
+    return {1: "the one case", 2: "both cases"}.get(number, f"all {number} cases")
 
 
 def _count(number: int, what: str) -> str:

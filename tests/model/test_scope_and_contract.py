@@ -1,0 +1,80 @@
+"""Scopes and contracts: what they accept, and how they refuse."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvmodel.contract import MEANINGS, Contract
+from kvmodel.errors import KvraceError
+from kvmodel.scope import NAMED_SCOPES, Scope, named_scope
+
+
+def test_small_is_every_combination_of_up_to_two_requests_of_four_kinds_both_ways() -> None:
+    cases = named_scope("small")
+    assert len(cases) == 2 * (4 + 10)
+    assert len(set(cases)) == len(cases)
+
+
+@pytest.mark.parametrize("name", NAMED_SCOPES)
+def test_every_named_scope_fits_and_survives_a_round_trip(name: str) -> None:
+    for scope in named_scope(name):
+        assert scope.blocks >= scope.blocks_per_request
+        assert Scope.from_dict(scope.as_dict()) == scope
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"requests": ()}, "1 to 8 requests"),
+        ({"requests": ("local",) * 9}, "1 to 8 requests"),
+        ({"requests": ("loud",)}, "unknown request kind"),
+        ({"requests": ("local",), "scheduling": "often"}, "unknown scheduler"),
+        ({"requests": ("local",), "blocks": 1}, "cannot fit"),
+        ({"requests": ("local",), "blocks": 1000}, "outside"),
+        ({"requests": ("local",), "block_size": -1}, "outside"),
+    ],
+)
+def test_a_scope_that_makes_no_sense_is_refused(fields: dict, words: str) -> None:
+    with pytest.raises(KvraceError, match=words):
+        Scope(**fields)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"requests": "load"},
+        {"requests": [1]},
+        {"requests": None},
+        {"blocks": "4"},
+        {"blocks": True},
+        {"blocks": 10**30},
+        {"early_stop": 1},
+        {"scheduling": ["sync"]},
+        {"surprise": 1},
+        {"block_size": 0},
+    ],
+)
+def test_a_hostile_scope_is_refused(change: dict) -> None:
+    with pytest.raises(KvraceError):
+        Scope.from_dict({**Scope(("load",)).as_dict(), **change})
+
+
+def test_a_scope_that_is_no_table_is_refused() -> None:
+    with pytest.raises(KvraceError):
+        Scope.from_dict([1, 2])
+
+
+@pytest.mark.parametrize("name", MEANINGS)
+def test_every_contract_reads_back(name: str) -> None:
+    assert str(Contract.parse(name)) == name
+
+
+def test_contracts_combine_and_print_in_a_fixed_order() -> None:
+    assert str(Contract.parse("lossy, duplicate")) == "duplicate,lossy"
+    assert Contract.parse("exactly-once,single") == Contract(frozenset({"single"}))
+
+
+@pytest.mark.parametrize("text", ["", "sometimes", "lossy,", "exactly-once,never"])
+def test_an_unknown_contract_is_refused(text: str) -> None:
+    with pytest.raises(KvraceError):
+        Contract.parse(text)

@@ -1,0 +1,96 @@
+"""The reference scheduler is vLLM's: on every transition of the scopes both answer and look the same, block by block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kvmodel.contract import Contract
+from kvmodel.events import Event
+from kvmodel.explorer import explore
+from kvmodel.lockstep import Lockstep
+from kvmodel.port import Capture, ConnectorScript, Identity, Observation, Response
+from kvmodel.scope import Scope, both_schedulers, named_scope
+from kvrace.reference.subject import ReferenceSubject
+
+pytestmark = pytest.mark.vllm
+
+
+def comparable(response: Response) -> Response:
+    """The order of entries in a step, and the words and place of a crash, are each scheduler's own."""
+    step = response.step and response.step._replace(scheduled=tuple(sorted(response.step.scheduled)))
+    return response._replace(
+        step=step, crash=response.crash and response.crash._replace(error="", location="", source="")
+    )
+
+
+class Pair:
+    """Both schedulers as one subject; every difference is an AssertionError. The key is made of both."""
+
+    def __init__(self, scope: Scope) -> None:
+        from kvrace.vllm.subject import VllmSubject
+
+        self.scope = scope
+        self.vllm, self.reference = VllmSubject(scope), ReferenceSubject(scope)
+
+    @property
+    def identity(self) -> Identity:
+        return Identity("pair", "", "")
+
+    def start(self) -> None:
+        self.vllm.start()
+        self.reference.start()
+
+    def apply(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
+        response = self.vllm.apply(event, script)
+        assert comparable(self.reference.apply(event, script)) == comparable(response)
+        return response
+
+    def observe(self) -> Observation:
+        seen = self.vllm.observe()
+        mine = self.reference.observe()
+        # Tables have other names, and counters are each scheduler's own; but who is named in some table must agree.
+        assert mine._replace(tables=(), negative=()) == seen._replace(tables=(), negative=())
+        assert _named(mine) == _named(seen)
+        return seen
+
+    def capture(self, names: dict[int, int]) -> Capture:
+        vllm, reference = self.vllm.capture(names), self.reference.capture(names)
+        return vllm._replace(
+            snapshot=(vllm.snapshot, reference.snapshot), fingerprint=(vllm.fingerprint, reference.fingerprint)
+        )
+
+    def restore(self, snapshot: Any) -> None:
+        self.vllm.restore(snapshot[0])
+        self.reference.restore(snapshot[1])
+
+
+def _named(seen: Observation) -> set[str]:
+    return {name for _, names in seen.tables for name in names}
+
+
+def walk(scope: Scope, contract: str) -> int:
+    """The number of states of both together."""
+    lockstep = Lockstep(Pair(scope), Contract.parse(contract))
+    return 1 + sum(edge.new for edge in explore(lockstep, lockstep.initial()))
+
+
+def states_of_vllm(scope: Scope, contract: str) -> int:
+    from kvrace.vllm.subject import VllmSubject
+
+    lockstep = Lockstep(VllmSubject(scope), Contract.parse(contract))
+    return 1 + sum(edge.new for edge in explore(lockstep, lockstep.initial()))
+
+
+@pytest.mark.parametrize("contract", ["exactly-once", "duplicate,unsolicited", "unclaimed", "lossy"])
+@pytest.mark.parametrize("scope", both_schedulers(Scope(("load_save",))), ids=str)
+def test_one_request_under_every_contract(scope: Scope, contract: str) -> None:
+    # vLLM's key alone tells all states of the pair apart: the reference scheduler remembers nothing that vLLM does not.
+    assert walk(scope, contract) == states_of_vllm(scope, contract)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["small", "pressure", "prefix", "stops"])
+def test_the_named_scopes(name: str) -> None:
+    for scope in named_scope(name):
+        assert walk(scope, "exactly-once") == states_of_vllm(scope, "exactly-once"), str(scope)

@@ -1,0 +1,31 @@
+"""Faults planted into the real scheduler, each caught by the property meant for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvmodel.contract import Contract
+from kvmodel.properties import PROPERTY_NAMES
+from kvrace.vllm.mutants import _FAULTS, vllm_mutants
+from tests.vllm.helpers import broken, check_vllm
+
+pytestmark = pytest.mark.vllm
+
+
+@pytest.mark.parametrize("name", _FAULTS)
+def test_the_mutant_is_killed_by_the_property_meant_for_it(name: str) -> None:
+    from kvrace.check import check  # noqa: PLC0415
+    from kvrace.mutants import MUTANT_LIMITS  # noqa: PLC0415
+
+    mutant = next(mutant for mutant in vllm_mutants() if mutant.name == name)
+    result = check(mutant.make_subject, [mutant.scope], Contract(), limits=MUTANT_LIMITS)
+    assert mutant.property in broken(result)
+
+
+def test_the_stock_scheduler_breaks_nothing_where_mutants_are_looked_for() -> None:
+    scopes = sorted({mutant.scope for mutant in vllm_mutants()}, key=str)
+    assert broken(check_vllm(scopes)) == set()
+
+
+def test_every_property_is_shown_to_fire() -> None:
+    assert {meant_for for _, _, meant_for, _ in _FAULTS.values()} == set(PROPERTY_NAMES)
