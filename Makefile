@@ -50,7 +50,7 @@ format: $(DEV) ## format the code and mend what ruff can mend
 
 bench: $(VLLM) ## measure; the numbers go to build/bench.json
 	@mkdir -p build
-	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
+	$(BIN)/python -m tests.bench $(ARGS)
 
 docs: $(VLLM) ## generate the tables and diagrams in spec/ anew
 	$(BIN)/python -m kvrace.docs

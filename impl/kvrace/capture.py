@@ -24,6 +24,7 @@ Rule = Callable[["StateWalk", Any, dict[str, Any]], Hashable]
 """Encodes one attribute: (walk, value, the owner's attributes) -> plain value."""
 
 _ATOMS = frozenset({int, float, bool, str, bytes, type(None), complex})
+_CONTAINERS = frozenset({list, dict, set, deque, defaultdict, OrderedDict})
 _CODE = (
     types.FunctionType,
     types.BuiltinFunctionType,
@@ -89,11 +90,11 @@ class _Plan:
 class _Layout:
     """How the attributes of one class are treated, so that the many plain ones cost one look together.
 
-    ``plain`` gets all attributes that hold atoms; ``constants`` hold code or configuration; ``nested`` are walked one by one;
-    ``added`` came from a subclass. :meth:`fits` is False when an attribute has changed its nature, and then a new layout is made.
+    ``plain`` gets all attributes that hold atoms; constants hold code or configuration; ``ruled`` have a rule of the adapter;
+    ``nested`` are walked one by one; ``added`` came from a subclass.
     """
 
-    __slots__ = ("_constant_types", "_constants", "_plain", "added", "nested", "size")
+    __slots__ = ("_constant_types", "_constants", "_plain", "added", "nested", "ruled", "size")
 
     def __init__(self, attributes: dict[str, Any], plan: _Plan, is_constant: Callable[[Any], bool]) -> None:
         self.size = len(attributes)
@@ -101,34 +102,32 @@ class _Layout:
         constants: list[str] = []
         nested: list[str] = []
         added: list[str] = []
+        ruled: list[str] = []
         for name, value in attributes.items():
             if name in plan.rules:
-                nested.append(name)
+                ruled.append(name)
             elif plan.known is not None and name not in plan.known:
                 added.append(name)
             elif type(value) in _ATOMS:
                 plain.append(name)
             else:
                 (constants if is_constant(value) else nested).append(name)
-        self.nested, self.added = tuple(nested), tuple(added)
+        self.ruled, self.nested, self.added = tuple(ruled), tuple(nested), tuple(added)
         # Two names at least, so that itemgetter gives a tuple; size is never 0 here.
         self._plain = itemgetter(*plain) if len(plain) > 1 else lambda got: tuple(got[name] for name in plain)
         self._constants = itemgetter(*constants) if len(constants) > 1 else lambda got: tuple(got[n] for n in constants)
         self._constant_types = tuple(map(type, self._constants(attributes)))
 
-    def plain(self, attributes: dict[str, Any]) -> tuple[Any, ...]:
-        values: tuple[Any, ...] = self._plain(attributes)
-        return values
-
-    def fits(self, attributes: dict[str, Any]) -> bool:
+    def plain(self, attributes: dict[str, Any]) -> tuple[Any, ...] | None:
+        """The atoms of an object; None when the layout does not fit it any more."""
+        if len(attributes) != self.size:
+            return None
         try:
-            return (
-                _ATOMS.issuperset(map(type, self._plain(attributes)))
-                and tuple(map(type, self._constants(attributes))) == self._constant_types
-                and all(name in attributes for name in self.added)
-            )
+            values: tuple[Any, ...] = self._plain(attributes)
+            types = tuple(map(type, self._constants(attributes)))
         except KeyError:
-            return False
+            return None
+        return values if types == self._constant_types and _ATOMS.issuperset(map(type, values)) else None
 
 
 class StateWalk:
@@ -149,23 +148,37 @@ class StateWalk:
         }
         self._seen: dict[int, int] = {}
         self._saved: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
+        self._empty: list[Any] = []
         self.names: dict[int, int] = {}
         self.context: dict[str, Any] = {}
         self._exact = False
 
     def capture(self, root: Any, names: dict[int, int], extra: Hashable = None, kept: Any = None) -> Capture:
         """Copy everything reachable from ``root``. ``extra`` joins the fingerprint, ``kept`` rides in the snapshot."""
-        self._seen, self._saved, self.names, self._exact = {}, [], names, False
-        fingerprint = (self.encode(root), extra)
+        self._exact = False
+        fingerprint = (self._walk(root, names), extra)
         if self._exact and any(block != name for block, name in names.items()):
-            self._seen, self._saved, self.names = {}, [], {block: block for block in names}
-            fingerprint = (self.encode(root), extra)
-        return Capture((self._saved, kept), fingerprint, self._exact)
+            fingerprint = (self._walk(root, {block: block for block in names}), extra)
+        return Capture((self._saved, self._empty, kept), fingerprint, self._exact)
+
+    def _walk(self, root: Any, names: dict[int, int]) -> Hashable:
+        self._seen, self._saved, self._empty, self.names = {}, [], [], names
+        encoded = self.encode(root)
+        # Empty containers were only collected, since most containers are empty most of the time. That none of them is
+        # reachable twice has to be true for that, and is looked at here.
+        identities = set(map(id, self._empty))
+        if len(identities) < len(self._empty) or not identities.isdisjoint(self._seen):
+            shared = [self._seen.get(id(container), -1) for container in self._empty]
+            encoded = (encoded, tuple(shared), len(identities))
+        return encoded
 
     @staticmethod
     def restore(snapshot: Any) -> Any:
         """Put the contents back, and return what was ``kept``."""
-        saved, kept = snapshot
+        saved, empty, kept = snapshot
+        for container in empty:
+            if container:
+                container.clear()
         for put_back, target, contents in saved:
             put_back(target, contents)
         return kept
@@ -211,6 +224,8 @@ class StateWalk:
     # when they share objects differently; else it is counted and its contents are copied. Written out, for speed.
 
     def _items(self, values: Any) -> tuple[Hashable, ...]:
+        if _ATOMS.issuperset(map(type, values)):
+            return tuple(values)
         encode = self.encode
         return tuple([value if type(value) in _ATOMS else encode(value) for value in values])
 
@@ -250,7 +265,9 @@ class StateWalk:
 
     def _frozenset(self, value: Any) -> Hashable:
         members = list(value)
-        if any(type(member) not in _ATOMS for member in members):
+        if len(members) < 2:
+            return self._items(members)
+        if not _ATOMS.issuperset(map(type, members)):
             members.sort(key=lambda member: str(getattr(member, "request_id", "")) or repr(member))
             return self._items(members)
         return tuple(sorted(members, key=lambda member: (str(type(member)), member)))
@@ -278,14 +295,18 @@ class StateWalk:
         attributes = value.__dict__
         self._saved.append((_put_dict, attributes, attributes.copy()))
         layout = plan.layout
-        if layout is None or len(attributes) != layout.size or not layout.fits(attributes):
+        plain = layout.plain(attributes) if layout else None
+        if layout is None or plain is None:
             layout = plan.layout = _Layout(attributes, plan, self._is_constant)
+            plain = layout.plain(attributes)
         encode = self.encode
-        out: list[Hashable] = [plan.name, layout.plain(attributes)]
+        out: list[Hashable] = [plan.name, plain]
+        for name in layout.ruled:
+            out.append(plan.rules[name](self, attributes[name], attributes))
         for name in layout.nested:
             item = attributes[name]
-            if name in plan.rules:
-                out.append(plan.rules[name](self, item, attributes))
+            if not item and type(item) in _CONTAINERS:
+                self._empty.append(item)
             elif name in plan.unordered:
                 out.append(self._dict(item, unordered=True))
             else:

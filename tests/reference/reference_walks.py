@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 
 from kvmodel.contract import Contract
 from kvmodel.lockstep import Node, canonical_names
-from kvmodel.scope import Scope, Scheduling
+from kvmodel.scope import Scheduling, Scope
 from kvrace.check import check
 from kvrace.reference.subject import ReferenceSubject
 from kvrace.result import CheckResult, Violation

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from kvmodel.scope import Scheduling, Scope
 from reference_walks import run
+
+from kvmodel.scope import Scheduling, Scope
 
 POLICIES = ("assert", "skip", "wait_for_all")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 import pytest
+from reference_walks import shown
+
 from kvmodel.contract import Contract
 from kvmodel.events import Event
 from kvmodel.explorer import explore
@@ -12,7 +14,6 @@ from kvmodel.lockstep import Lockstep, Node
 from kvmodel.playback import play
 from kvmodel.scope import Scope
 from kvrace.reference.subject import ReferenceSubject
-from reference_walks import shown
 
 TIGHT = {"blocks": 4, "block_size": 2, "output_tokens": 3}
 CASES = [

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from reference_walks import SCHEDULINGS, of, run
+
 from kvmodel.errors import KvraceError
 from kvmodel.properties import PROPERTY_NAMES
 from kvmodel.scope import Scheduling, Scope, named_scope
 from kvrace.reference.policies import POLICIES
 from kvrace.reference.subject import ReferenceSubject
-from reference_walks import SCHEDULINGS, of, run
 
 BOTH = ("load_save",)
 

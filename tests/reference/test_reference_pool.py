@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kvrace.reference.pool import BlockPool
 from kvrace.reference.request import Request, Status
 from kvrace.reference.tables import BlockTables

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -15,12 +14,17 @@ from kvrace.cli.app import app
 from kvrace.render.output import Output, drop, one_line
 
 USAGE_ERROR, INTERRUPTED = 2, 3
+_INTERRUPTED_IN_TYPER = 130
+"""Newer typers return this where older ones raise Abort, in place of KeyboardInterrupt."""
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """Click's UsageError. Newer typers bring their own copy of click and export only this subclass of it."""
 
 
 def main() -> None:
     """Run the command line of this process and end it with the command's exit status."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell (>&-)
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - stays open as long as the process
     status = run(sys.argv[1:])
     try:
         sys.stdout.flush()
@@ -40,9 +44,7 @@ def run(arguments: Sequence[str]) -> int:
         # Without any argument typer has shown the help, and has nothing more to say.
         return _fail(f"{message} (see kvrace --help)") if message else USAGE_ERROR
     except (KeyboardInterrupt, typer.Abort):
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        _fail("interrupted; there is no verdict")
-        return INTERRUPTED
+        result = _INTERRUPTED_IN_TYPER
     except Exception as error:
         if os.environ.get("KVRACE_DEBUG"):
             traceback.print_exc()
@@ -50,6 +52,9 @@ def run(arguments: Sequence[str]) -> int:
             f"unexpected {type(error).__name__}: {error}. This is a fault of kvrace; please report it with what "
             "KVRACE_DEBUG=1 shows"
         )
+    if result == _INTERRUPTED_IN_TYPER:
+        _fail("interrupted; there is no verdict")
+        return INTERRUPTED
     return result if isinstance(result, int) else 0
 
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 class AssertPolicy:
     """vLLM 0.16.0 to 0.33.0: ``Scheduler._update_from_kv_xfer_finished``."""
 
+    def held(self, request: Request, awaited: set[Direction]) -> None:
+        """The request has ended and its blocks stay: ``awaited`` transfers still run. vLLM does not note which."""
+
     def load_reported(self, scheduler: ReferenceScheduler, request_id: str) -> None:
         """Raises AssertionError for a request that is unknown, or that neither waits for a load nor is over."""
         if request_id not in scheduler.requests:
@@ -53,6 +56,9 @@ class SkipPolicy(AssertPolicy):
 
 class WaitForAllPolicy(AssertPolicy):
     """The remedy that works. A report that nobody waits for changes nothing."""
+
+    def held(self, request: Request, awaited: set[Direction]) -> None:
+        request.awaited = awaited
 
     def load_reported(self, scheduler: ReferenceScheduler, request_id: str) -> None:
         request = scheduler.requests.get(request_id)

@@ -253,9 +253,11 @@ class ReferenceScheduler:
         """``Scheduler._free_request``: tell the connector, and keep the blocks if a transfer still needs them."""
         claimed = self.connector.request_finished(request.request_id, self.blocks_to_hand_over(request))
         running: tuple[tuple[bool, Direction], ...] = ((load_runs, "load"), (claimed, "save"))
-        request.awaited = {direction for runs, direction in running if runs}
+        awaited = {direction for runs, direction in running if runs}
         self.finished_ids.add(request.request_id)
-        if not request.awaited:
+        if awaited:
+            self.policy.held(request, awaited)
+        else:
             self.release(request)
 
     def blocks_to_hand_over(self, request: Request) -> tuple[int, ...]:

@@ -10,6 +10,9 @@ from typing import TextIO
 
 from rich.console import Console, RenderableType
 
+from kvmodel.errors import KvraceError
+from kvrace.files import reason
+
 WIDTH_WITHOUT_TERMINAL = 100
 SMALLEST_WIDTH = 60
 _SYMBOLS = "·×↓↑•◀→↻✓✗…─—≡"
@@ -47,7 +50,7 @@ class Output:
         self.write("\n".join(lines))
 
     def write(self, text: str) -> None:
-        """Write plain text in what the stream's encoding has."""
+        """Write plain text in what the stream's encoding has. Raises KvraceError when the device is full."""
         if not self._unicode:
             text = text.translate(_PLAIN)
             encoding = getattr(self.stream, "encoding", None) or "ascii"
@@ -57,6 +60,9 @@ class Output:
             self.stream.flush()
         except BrokenPipeError:
             drop(self.stream)
+        except OSError as error:
+            drop(self.stream)
+            raise KvraceError(f"cannot write to {self.stream.name}: {reason(error)}") from error
 
 
 def drop(stream: TextIO) -> None:

@@ -40,9 +40,9 @@ class ProgressLine:
         self._states = progress.states
         rate = (self._before + self._states) / progress.seconds if progress.seconds > 0 else 0
         self._show(
-            f"case {progress.case + 1}/{progress.cases}  {','.join(progress.scope.requests)} {progress.scope.scheduling}  "
-            f"{progress.states:,} states  {progress.transitions:,} transitions  {progress.frontier:,} in the frontier  "
-            f"{rate:,.0f} states/s  {progress.seconds:,.0f} s"
+            f"case {progress.case + 1}/{progress.cases}  {progress.states:,} states  {progress.transitions:,} transitions  "
+            f"frontier {progress.frontier:,}  {rate:,.0f} states/s  {progress.seconds:,.0f} s  "
+            f"{','.join(progress.scope.requests)} {progress.scope.scheduling}"
         )
 
     def clear(self) -> None:

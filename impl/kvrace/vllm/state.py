@@ -35,11 +35,7 @@ def _whether(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashable:
 
 def _pool_blocks(walk: StateWalk, value: list[Any], _owner: dict[str, Any]) -> Hashable:
     """All blocks in the order of their new names; the links of the free list are part of each block."""
-    walk.encode(value)
-    out = []
-    for block in sorted(value, key=lambda item: walk.names[item.block_id]):
-        out.append(_block(walk, block))
-    return tuple(out)
+    return tuple([_block(walk, value[block]) for block in walk.names])
 
 
 def _list_end(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashable:
@@ -48,30 +44,30 @@ def _list_end(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashable:
 
 def _block(walk: StateWalk, block: Any) -> Hashable:
     """Contents of one block. The links of the free list become names, so that the order of the list is part of the key."""
-    get, slots = _block_getter(type(block))
-    contents = get(block)
-    walk.save(_put_block, block, contents)
+    get, _, compared = _block_getter(type(block))
+    walk.save(_put_block, block, get(block))
     before, after = block.prev_free_block, block.next_free_block
     names = walk.names
     return (
-        *[item for item, slot in zip(contents, slots, strict=True) if slot not in _NOT_COMPARED],
+        compared(block),
         None if before is None else names.get(before.block_id, -1),
         None if after is None else names.get(after.block_id, -1),
     )
 
 
-_NOT_COMPARED = ("prev_free_block", "next_free_block", "block_id", "pool")
+_Getter = Callable[[Any], tuple[Any, ...]]
+_BLOCK_GETTERS: dict[type, tuple[_Getter, tuple[str, ...], _Getter]] = {}
 
 
-def _block_getter(kind: type) -> tuple[Callable[[Any], tuple[Any, ...]], tuple[str, ...]]:
-    """How to read all attributes of a block at once, and their names: with slots, or as a dataclass in older releases."""
+def _block_getter(kind: type) -> tuple[_Getter, tuple[str, ...], _Getter]:
+    """How to read what can change in a block at once, the names of that, and how to read what is compared as it is."""
     if kind not in _BLOCK_GETTERS:
-        slots = tuple(getattr(kind, "__slots__", ())) or tuple(kind.__dataclass_fields__)  # type: ignore[attr-defined]
-        _BLOCK_GETTERS[kind] = (attrgetter(*slots), slots)
+        # Slots, or a dataclass in older releases.
+        names = tuple(getattr(kind, "__slots__", ())) or tuple(kind.__dataclass_fields__)  # type: ignore[attr-defined]
+        slots = tuple(name for name in names if name not in ("block_id", "pool"))
+        compared = tuple(name for name in slots if name not in ("prev_free_block", "next_free_block"))
+        _BLOCK_GETTERS[kind] = (attrgetter(*slots), slots, attrgetter(*compared))
     return _BLOCK_GETTERS[kind]
-
-
-_BLOCK_GETTERS: dict[type, tuple[Callable[[Any], tuple[Any, ...]], tuple[str, ...]]] = {}
 
 
 def _put_block(block: Any, contents: tuple[Any, ...]) -> None:

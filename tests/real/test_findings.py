@@ -12,7 +12,7 @@ import pytest
 from kvmodel.scope import SCHEDULINGS, Scheduling, Scope, both_schedulers, named_scope
 from kvrace.vllm.api import load_api
 from kvrace.vllm.mutants import skip_unknown_completions
-from tests.vllm.helpers import broken, check_vllm, orders, table
+from tests.real.helpers import broken, check_vllm, orders, table
 
 pytestmark = pytest.mark.vllm
 

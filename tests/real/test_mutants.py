@@ -7,7 +7,7 @@ import pytest
 from kvmodel.contract import Contract
 from kvmodel.properties import PROPERTY_NAMES
 from kvrace.vllm.mutants import _FAULTS, vllm_mutants
-from tests.vllm.helpers import broken, check_vllm
+from tests.real.helpers import broken, check_vllm
 
 pytestmark = pytest.mark.vllm
 

@@ -16,7 +16,7 @@ from kvmodel.lockstep import Lockstep, Node, canonical_names
 from kvmodel.playback import play
 from kvmodel.scope import SCHEDULINGS, Scheduling, Scope, both_schedulers
 from kvrace.vllm.subject import VllmSubject
-from tests.vllm.helpers import broken, check_vllm
+from tests.real.helpers import broken, check_vllm
 
 pytestmark = pytest.mark.vllm
 
@@ -114,7 +114,7 @@ def test_every_reported_order_is_replayed_on_a_fresh_scheduler() -> None:
 _COUNT = """
 import json
 from kvmodel.scope import Scope, both_schedulers
-from tests.vllm.helpers import check_vllm
+from tests.real.helpers import check_vllm
 result = check_vllm([*both_schedulers(Scope(("load_save", "local"))), Scope(("load", "save"), prefix_sharing=True)])
 print(json.dumps([[c.states, c.transitions] for c in result.cases] + [[v.message, v.events] for v in result.violations]))
 """

@@ -1,0 +1,78 @@
+"""`python -m tests.bench`: run all benchmarks, print them beside their aims, write build/bench.json."""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+IMPORT = "import vllm; from vllm.v1.core.sched.async_scheduler import AsyncScheduler"
+SEED = ["-m", "kvrace", "check", "--requests", "load_save", "--scheduler", "sync", "--trace-dir", "build/bench-traces"]
+AIMS = {
+    "calls_per_transition": ("scheduler calls per distinct transition (plain replay: 7, lower limit 1.0)", 3.0),
+    "wall_over_bare": ("wall time over the bare cost of the same calls", 2.0),
+    "seconds_to_seed_beyond_import": (
+        "seconds from process start to the seed counterexample, beyond vLLM's import",
+        1.0,
+    ),
+    "peak_mib_per_100k_states": ("peak MiB per 100,000 states", None),
+}
+
+
+def _seconds(arguments: list[str]) -> float:
+    started = time.perf_counter()
+    run = subprocess.run([sys.executable, *arguments], capture_output=True, check=False)
+    if run.returncode not in (0, 1):
+        sys.exit(f"{arguments}: exit status {run.returncode}\n{run.stderr.decode()[-2000:]}")
+    return time.perf_counter() - started
+
+
+def time_to_seed(rounds: int) -> dict[str, Any]:
+    """Importing vLLM's schedulers and the whole seed check, in turns, so that noise meets both alike."""
+    environment = "import kvrace.vllm.environment as e; e.import_vllm();" + IMPORT
+    pairs = [(_seconds(SEED), _seconds(["-c", environment])) for _ in range(rounds)]
+    return {
+        "seconds_to_seed_beyond_import": statistics.median(seed - bare for seed, bare in pairs),
+        "seconds_import": statistics.median(bare for _, bare in pairs),
+        "seconds_seed": statistics.median(seed for seed, _ in pairs),
+    }
+
+
+def _in_own_process(function: str, argument: str = "") -> dict[str, Any]:
+    program = f"import json; from tests.bench.exploration import {function}; print(json.dumps({function}({argument})))"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    figures: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    return figures
+
+
+def main() -> None:
+    figures: dict[str, Any] = {}
+    for name, measure in (
+        ("exploration", lambda: _in_own_process("explore_and_compare", "5")),
+        ("memory", lambda: _in_own_process("peak_memory")),
+        ("start", lambda: time_to_seed(3)),
+    ):
+        print(f"measuring {name} …", file=sys.stderr, flush=True)
+        figures.update(measure())
+    figures["python"] = platform.python_version()
+    Path("build").mkdir(exist_ok=True)
+    Path("build/bench.json").write_text(
+        json.dumps({"aims": {k: v[1] for k, v in AIMS.items()}, **figures}, indent=2) + "\n"
+    )
+    table = Table("figure", "measured", "aim")
+    for name, (meaning, aim) in AIMS.items():
+        table.add_row(meaning, f"{figures[name]:.2f}", "-" if aim is None else f"{aim:g}")
+    Console().print(table)
+    print(f"{figures['transitions_per_second']:.0f} transitions a second; written to build/bench.json")
+
+
+if __name__ == "__main__":
+    main()
