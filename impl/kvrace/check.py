@@ -23,7 +23,7 @@ from kvmodel.properties import PROPERTY_NAMES, Finding, blame_of
 from kvmodel.scope import Scope
 from kvmodel.world import Stage
 from kvrace.result import CaseResult, CheckResult, Verdict, Violation
-from kvrace.watchdog import watchdog
+from kvrace.watchdog import watched
 
 MakeSubject = Callable[[Scope], Subject]
 
@@ -107,6 +107,7 @@ class CaseRun:
     """The exploration of one scope, from the first state to its result."""
 
     def __init__(self, subject: Subject, contract: Contract, properties: Sequence[str], limits: Limits) -> None:
+        """``subject`` has to be under a watchdog where a call may hang (:func:`kvrace.watchdog.watched`)."""
         self.subject, self.contract, self.limits = subject, contract, limits
         self.properties = tuple(properties)
         self.lockstep = Lockstep(subject, contract)
@@ -116,7 +117,7 @@ class CaseRun:
 
     def run(self, report: Callable[[int, int, int], None]) -> CaseResult:
         """Explore until the scope is exhausted, a limit is reached, or the user interrupts."""
-        with watchdog(lambda: self.lockstep.running_call, self.limits.call_seconds), rare_garbage_collection():
+        with rare_garbage_collection():
             try:
                 self._explore(report)
             except KeyboardInterrupt:
@@ -266,12 +267,12 @@ def check(
         case_limits = limits
         if limits.max_states is not None:
             case_limits = replace(limits, max_states=limits.max_states - sum(case.states for case in cases))
-        run = CaseRun(make_subject(scope), contract, properties, case_limits)
 
         def report(states: int, transitions: int, frontier: int, case: int = number, scope: Scope = scope) -> None:
             listen(Progress(case, len(scopes), scope, states, transitions, frontier, time.monotonic() - started))
 
-        result = run.run(report)
+        with watched(make_subject(scope), limits.call_seconds) as subject:
+            result = CaseRun(subject, contract, properties, case_limits).run(report)
         cases.append(result)
         if result.stopped:
             stopped = result.stopped

@@ -5,19 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from kvmodel.errors import KvraceError
-from kvmodel.events import Event
 from kvmodel.lockstep import Lockstep
 from kvmodel.playback import Frame, Refused, play
-from kvmodel.port import Capture, ConnectorScript, Identity, Observation, Response, Subject
+from kvmodel.port import Identity, Subject
 from kvmodel.progress import at_rest, next_if_left_alone
 from kvmodel.properties import Finding
-from kvmodel.scope import Scope
 from kvrace.subjects import SubjectChoice
 from kvrace.trace import RecordedTrace, states_json
-from kvrace.watchdog import watchdog
+from kvrace.watchdog import watched
 
 Outcome = Literal["still failing", "fixed", "fails differently", "diverged"]
 EXIT_CODES: dict[Outcome, int] = {"still failing": 1, "fixed": 0, "fails differently": 1, "diverged": 3}
@@ -45,40 +43,6 @@ class Replay:
         return EXIT_CODES[self.outcome]
 
 
-class _WatchedSubject:
-    """A subject that says which of its calls is running, for the watchdog."""
-
-    def __init__(self, subject: Subject) -> None:
-        self._subject = subject
-        self.scope: Scope = subject.scope
-        self.calls = 0
-        self.running_call: int | None = None
-
-    @property
-    def identity(self) -> Identity:
-        return self._subject.identity
-
-    def start(self) -> None:
-        self._subject.start()
-
-    def apply(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
-        self.calls += 1
-        self.running_call = self.calls
-        try:
-            return self._subject.apply(event, script)
-        finally:
-            self.running_call = None
-
-    def observe(self) -> Observation:
-        return self._subject.observe()
-
-    def capture(self, names: dict[int, int]) -> Capture:
-        return self._subject.capture(names)
-
-    def restore(self, snapshot: Any) -> None:
-        self._subject.restore(snapshot)
-
-
 def replay(recorded: RecordedTrace, choice: SubjectChoice, call_seconds: float) -> Replay:
     """Play the order on a fresh scheduler. Raises KvraceError when the subject cannot play it at all."""
     scope = recorded.scope
@@ -87,8 +51,7 @@ def replay(recorded: RecordedTrace, choice: SubjectChoice, call_seconds: float) 
             f"the order is for the {scope.scheduling} scheduler, and {choice.spec} plays {choice.schedulings[0]} scheduling only"
         )
     _refuse_too_many_reports(recorded)
-    subject = _WatchedSubject(choice.make(scope))
-    with watchdog(lambda: subject.running_call, call_seconds):
+    with watched(choice.make(scope), call_seconds) as subject:
         frames, refused = play(subject, recorded.contract, recorded.events)
         loops = refused is None and recorded.loop is not None and _loops(subject, recorded, recorded.loop)
     outcome, shown = _judge(recorded, frames, refused, loops)

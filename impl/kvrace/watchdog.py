@@ -4,42 +4,78 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from kvmodel.port import SubjectHang
+from kvmodel.events import Event
+from kvmodel.port import Capture, ConnectorScript, Identity, Observation, Response, Subject, SubjectHang
+from kvmodel.scope import Scope
 
 _TICK_SECONDS = 0.5
 
 
-@contextmanager
-def watchdog(progress: Callable[[], int | None], limit_seconds: float) -> Iterator[None]:
-    """Raise SubjectHang inside the running call when ``progress()`` stays the same number for ``limit_seconds``.
+class WatchedSubject:
+    """A subject that says which of its calls is running, for the watchdog."""
 
-    ``progress`` gives the number of the call that is running, or None between calls. A timer looks every half second, so that a
-    call costs nothing. Outside the main thread, where Python has no timer signal, nothing is watched.
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self.scope: Scope = subject.scope
+        self.calls = 0
+        self.running_call: int | None = None
+
+    @property
+    def identity(self) -> Identity:
+        return self._subject.identity
+
+    def start(self) -> None:
+        self._subject.start()
+
+    def apply(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
+        self.calls += 1
+        self.running_call = self.calls
+        try:
+            return self._subject.apply(event, script)
+        finally:
+            self.running_call = None
+
+    def observe(self) -> Observation:
+        return self._subject.observe()
+
+    def capture(self, names: dict[int, int]) -> Capture:
+        return self._subject.capture(names)
+
+    def restore(self, snapshot: Any) -> None:
+        self._subject.restore(snapshot)
+
+
+@contextmanager
+def watched(subject: Subject, limit_seconds: float) -> Iterator[WatchedSubject]:
+    """The same subject, under a watchdog: SubjectHang is raised inside a call that runs for ``limit_seconds``.
+
+    A timer looks every half second whether the same call is still running, so that a call costs nothing. Outside the main
+    thread, where Python has no timer signal, nothing is watched.
     """
+    watching = WatchedSubject(subject)
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
-        yield
+        yield watching
         return
-    last: list[Any] = [None, 0.0]
+    same_call, waited = None, 0.0
 
     def look(_number: int, _frame: FrameType | None) -> None:
-        running = progress()
-        if running is None or running != last[0]:
-            last[:] = [running, 0.0]
-            return
-        last[1] += _TICK_SECONDS
-        if last[1] >= limit_seconds:
-            last[:] = [None, 0.0]
+        nonlocal same_call, waited
+        running = watching.running_call
+        waited = waited + _TICK_SECONDS if running is not None and running == same_call else 0.0
+        same_call = running
+        if waited >= limit_seconds:
+            same_call, waited = None, 0.0
             raise SubjectHang(f"the call did not come back within {limit_seconds:g} s")
 
     previous = signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, _TICK_SECONDS, _TICK_SECONDS)
     try:
-        yield
+        yield watching
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)

@@ -59,7 +59,7 @@ def canonical_names(seen: Observation) -> dict[int, int]:
 class Lockstep:
     """A :class:`~kvmodel.explorer.System`: world and subject walk together.
 
-    ``calls`` counts calls into the scheduler; ``running_call`` is the number of the one that is running, for a watchdog.
+    ``calls`` counts calls into the scheduler.
 
     With ``merge=False`` every order is its own state; only tests of the merging want that, in very small scopes.
     """
@@ -70,7 +70,6 @@ class Lockstep:
         self.contract = contract
         self.merge = merge
         self.calls = 0
-        self.running_call: int | None = None
         self._at: Node | None = None
         self._unmerged = 0
         self._parts: dict[Any, Any] = {}
@@ -97,9 +96,7 @@ class Lockstep:
             response, seen = NOTHING, node.observation
         else:
             self.calls += 1
-            self.running_call = self.calls
             response = self.subject.apply(event, script)
-            self.running_call = None
             seen = node.observation if response.crash else self.subject.observe()
         world = apply(node.world, self.scope, self.contract, event, response, script)
         transition = Transition(self.scope, event, node.world, node.observation, response, world, seen)
@@ -126,14 +123,14 @@ class Lockstep:
         node.snapshot = capture.snapshot
         world = node.world.renamed(names)
         shared = World(self._share(world.requests), self._share(world.steps), self._share(world.transfers), *world[3:])
-        node.key = (shared, _digest(capture.fingerprint))
+        node.key = (shared, digest(capture.fingerprint))
         if not self.merge:
             self._unmerged += 1
             node.key = (self._unmerged, node.key)
         self._at = node
 
 
-def _digest(fingerprint: Hashable) -> bytes:
+def digest(fingerprint: Hashable) -> bytes:
     """128 bits of the fingerprint: a hundred times smaller, and two of 10^9 states collide with a chance below 10^-20.
 
     marshal version 2 writes equal plain values as equal bytes; later versions depend on reference counts.

@@ -100,7 +100,8 @@ def _taken_from(transfer: Transfer, seen: Observation, free: set[int]) -> tuple[
     owners = dict(seen.owned)
     mine = set(owners.get(transfer.request, ()))
     for owner, blocks in seen.owned:
-        lost = [block for block in transfer.blocks if block in blocks and block not in mine]
+        # Blocks that are only read may have more owners; blocks that a load fills belong to its request alone.
+        lost = [b for b in transfer.blocks if b in blocks and (transfer.direction == "load" or b not in mine)]
         if lost and owner != transfer.request:
             return lost, f"given to {owner}"
     return [], ""
@@ -118,6 +119,13 @@ def _no_use_after_free(t: Transition) -> Broken | None:
                 )
                 return Broken(message, f"under a {transfer.direction}")
     for load in t.response.loads:
+        for other in t.before.transfers:
+            hit = set(load.blocks).intersection(() if other.over else other.blocks)
+            if hit:
+                message = (
+                    f"{_blocks(hit, 'becomes')} the target of the load of {load.request} while the {other.direction}"
+                )
+                return Broken(f"{message} of {other.request} still runs there", f"under a {other.direction}")
         for step in t.after.steps:
             for access in step.accesses:
                 hit = set(load.blocks) & set(access.blocks)
@@ -162,6 +170,7 @@ def _no_stuck(t: Transition) -> Broken | None:
 
 
 def _finish_once(t: Transition) -> Broken | None:
+    finished = t.after.settled or not (t.seen.pending or t.after.steps)
     for name, request in zip(t.scope.names, t.after.requests, strict=True):
         counts = (
             (request.notices, "final notice"),
@@ -171,7 +180,7 @@ def _finish_once(t: Transition) -> Broken | None:
         for count, what in counts:
             if count > 1:
                 return Broken(f"{name} got more than one {what}")
-            if count == 0 and request.stage == Stage.OVER and t.after.settled:
+            if count == 0 and request.stage == Stage.OVER and finished:
                 return Broken(f"{name} is over and never got its {what}")
         if request.finished_calls and request.stage == Stage.LIVE:
             return Broken(f"request_finished was called for {name}, which is not over")

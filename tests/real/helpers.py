@@ -11,7 +11,9 @@ from kvrace.result import CheckResult
 from kvrace.vllm.subject import VllmSubject
 
 
-def check_vllm(scopes: Sequence[Scope], contract: str = "exactly-once", scheduler_class: type | None = None) -> CheckResult:
+def check_vllm(
+    scopes: Sequence[Scope], contract: str = "exactly-once", scheduler_class: type | None = None
+) -> CheckResult:
     return check(lambda scope: VllmSubject(scope, scheduler_class), scopes, Contract.parse(contract))
 
 

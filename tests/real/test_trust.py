@@ -91,7 +91,9 @@ def test_copies_are_exact_and_orders_are_deterministic(scope: Scope) -> None:
             assert node.key == keys[state], orders[state]
 
 
-@pytest.mark.parametrize("scope", [Scope(("load_save",)), Scope(("load", "save")), Scope(("load", "local"), "async")], ids=str)
+@pytest.mark.parametrize(
+    "scope", [Scope(("load_save",)), Scope(("load", "save")), Scope(("load", "local"), "async")], ids=str
+)
 def test_a_separate_end_of_transfers_changes_no_verdict(scope: Scope) -> None:
     """By default a transfer touches memory until its report, the worst case. Letting it end earlier finds nothing else."""
     from dataclasses import replace  # noqa: PLC0415
@@ -125,7 +127,9 @@ def test_results_do_not_depend_on_the_hash_seed() -> None:
     printed = []
     for seed in ("0", "1", "4711"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
-        run = subprocess.run([sys.executable, "-c", _COUNT], env=environment, capture_output=True, text=True, check=True)
+        run = subprocess.run(
+            [sys.executable, "-c", _COUNT], env=environment, capture_output=True, text=True, check=True
+        )
         printed.append(json.loads(run.stdout.splitlines()[-1]))
     assert printed[0] == printed[1] == printed[2]
 

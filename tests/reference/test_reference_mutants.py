@@ -14,9 +14,7 @@ from kvrace.reference.subject import ReferenceSubject
 PLANTED = [mutant for mutant in MUTANTS if not mutant.name.startswith("policy-")]
 
 
-# The replay that confirms a finding is not under the watchdog, so a confirmed hang never comes back (kvrace.check._confirm).
-UNWATCHED = pytest.mark.xfail(run=False, reason="kvrace.check replays a hang without a watchdog")
-CASES = [pytest.param(m, id=m.name, marks=[UNWATCHED] if m.name == "preempt-hang" else []) for m in MUTANTS]
+CASES = [pytest.param(m, id=m.name) for m in MUTANTS]
 
 
 @pytest.mark.parametrize("mutant", CASES)

@@ -45,6 +45,8 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(f"{message} (see kvrace --help)") if message else USAGE_ERROR
     except (KeyboardInterrupt, typer.Abort):
         result = _INTERRUPTED_IN_TYPER
+    except OSError as error:
+        return _fail(str(error))
     except Exception as error:
         if os.environ.get("KVRACE_DEBUG"):
             traceback.print_exc()

@@ -1,4 +1,4 @@
-"""Ctrl-C while exploring: the first one ends the exploration between two scheduler calls, the second one ends the process."""
+"""Ctrl-C while exploring: the first one ends the exploration between two scheduler calls, the second one at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from kvrace.check import Progress
 def interruptible(listen: Callable[[Progress], None]) -> Iterator[Callable[[Progress], None]]:
     """Give a listener for :func:`kvrace.check.check` that raises KeyboardInterrupt at the next report of progress.
 
-    There the exploration is between two calls and keeps what it has found. The second Ctrl-C is Python's own.
+    There the exploration is between two calls and keeps what it has found. The second Ctrl-C is Python's own: it ends a call that
+    hangs, and if it comes after the exploration, while orders are confirmed, there is no verdict.
     """
     if threading.current_thread() is not threading.main_thread():
         yield listen

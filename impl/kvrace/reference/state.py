@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from kvrace.capture import CaptureRules, StateWalk, leave_out
+from kvrace.capture import StateWalk
+from kvrace.capture_rules import CaptureRules, leave_out
 from kvrace.reference.connector import ScriptedConnector
 from kvrace.reference.policies import AssertPolicy
 from kvrace.reference.pool import Block, BlockPool

@@ -47,10 +47,9 @@ def _identity(identity: tuple[str, str, str]) -> str:
 
 def _difference(replay: Replay) -> str:
     then, now = replay.recorded.identity, replay.identity
-    if then == now:
-        return ""
-    other = [what for what, a, b in zip(("scheduler family", "version", "class"), then, now, strict=True) if a != b]
-    return f" (another {' and '.join(other)})"
+    if (then.name, then.scheduler) != (now.name, now.scheduler):
+        return " (another scheduler)"
+    return "" if then.version == now.version else " (another version)"
 
 
 def _outcome(replay: Replay) -> Text:

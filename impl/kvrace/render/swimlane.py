@@ -249,13 +249,12 @@ def _legend(rows: Sequence[_Row], shown: Sequence[int], broken: Broken | None, w
     parts += [text for word, text in _LANE_MEANINGS.items() if word in lanes]
     if broken and (broken.blocks or broken.lane):
         parts.append(f"{MARK} broken here")
-    lines = [""]
+    lines: list[str] = []
     for part in parts:
-        longer = f"{lines[-1]}   {part}".strip()
-        if lines[-1] and cell_len(longer) > width:
-            lines.append(part)
+        if lines and cell_len(lines[-1]) + 3 + cell_len(part) <= width:
+            lines[-1] += f"   {part}"
         else:
-            lines[-1] = longer
+            lines.append(part)
     return lines
 
 

@@ -12,8 +12,9 @@ _CONTAINERS = (dict, set, list, deque)
 _NOT_A_TABLE = {"prev_step_scheduled_req_ids": "the ids of the newest step, overwritten by the next one"}
 
 
-def observe(scheduler: Any, names: tuple[str, ...], steps_in_flight: int) -> Observation:
-    """Everything the properties look at. ``names`` are the request ids of the scope.
+def observe(scheduler: Any, names: tuple[str, ...], steps_in_flight: int, pending: bool) -> Observation:
+    """Everything the properties look at. ``names`` are the request ids of the scope; ``pending`` is what ``has_requests()``
+    said (asked by the caller, since the scheduler may raise there).
 
     ``tables`` is only filled when no request is live and no step is in flight: before that, entries are no leak.
     """
@@ -45,7 +46,7 @@ def observe(scheduler: Any, names: tuple[str, ...], steps_in_flight: int) -> Obs
             for counter in _COUNTERS
             if getattr(request, counter, 0) < 0
         ),
-        pending=bool(scheduler.has_requests()),
+        pending=pending,
     )
 
 

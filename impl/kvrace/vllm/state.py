@@ -9,7 +9,8 @@ from collections.abc import Callable, Hashable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from kvrace.capture import CaptureRules, Rule, StateWalk, leave_out
+from kvrace.capture import StateWalk
+from kvrace.capture_rules import CaptureRules, Rule, leave_out
 
 if TYPE_CHECKING:
     from kvrace.vllm.api import Api
@@ -85,6 +86,14 @@ def capture_rules(api: Api) -> CaptureRules:
         (scheduler, "processed_step_seq"): (leave_out, "a counter: the distances to it are in the key"),
         (request, "last_sched_seq"): (_since_processed, "a fence, only compared with processed_step_seq"),
         (scheduler, "deferred_frees"): (_fences, "fences are compared with processed_step_seq: the distance counts"),
+        (scheduler, "prev_step_scheduled_req_ids"): (
+            leave_out,
+            "only decides which token ids are sent to the workers again",
+        ),
+        (scheduler, "prefill_capacity_bound"): (
+            leave_out,
+            "only used when prefills are throttled, which kvrace never asks for",
+        ),
         (request, "num_preemptions"): (_whether, "only asked whether it is zero"),
         (request, "prefill_stats"): (leave_out, "statistics for the client"),
         (request, "events"): (leave_out, "statistics for the client"),

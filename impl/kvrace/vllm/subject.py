@@ -52,6 +52,7 @@ class VllmSubject:
         self._walk = StateWalk(capture_rules(self._api))
         self._requests = {name: self._api.request_maker(scope, index) for index, name in enumerate(scope.names)}
         self._steps: deque[tuple[Any, tuple[str, ...]]] = deque()
+        self._pending = False
         self.scheduler: Any = None
 
     @property
@@ -64,6 +65,7 @@ class VllmSubject:
         self._config.cache_config.num_gpu_blocks = self.scope.blocks + 1
         self.scheduler = self._api.make_scheduler(self._class, self._config, self.scope)
         self._steps.clear()
+        self._pending = bool(self.scheduler.has_requests())
 
     def apply(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
         connector = self.scheduler.connector
@@ -81,6 +83,7 @@ class VllmSubject:
                     step = self._schedule()
                 case Update():
                     notices = self._update(event)
+            self._pending = bool(self.scheduler.has_requests())
         except SubjectHang as hang:
             crash = _crash(hang, str(hang))
         except Exception as error:
@@ -125,7 +128,7 @@ class VllmSubject:
         )
 
     def observe(self) -> Observation:
-        return observe(self.scheduler, self.scope.names, len(self._steps))
+        return observe(self.scheduler, self.scope.names, len(self._steps), self._pending)
 
     def capture(self, names: dict[int, int]) -> Capture:
         scheduler = self.scheduler

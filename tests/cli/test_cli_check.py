@@ -1,0 +1,145 @@
+"""``kvrace check``: what it shows, what it writes and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+REFERENCE = ("check", "--subject", "reference")
+VLLM = ("check", "--subject", "vllm")
+
+
+def test_the_seed_on_the_reference_scheduler(kvrace: Any, snapshot: SnapshotAssertion) -> None:
+    shown = kvrace(*REFERENCE, "--scope", "seed")
+    assert shown.status == 1
+    assert shown.err == ""
+    assert shown.screen == snapshot
+
+
+@pytest.mark.vllm
+def test_the_seed_on_vllm(kvrace: Any, snapshot: SnapshotAssertion) -> None:
+    shown = kvrace(*VLLM, "--scope", "seed")
+    assert shown.status == 1
+    assert shown.err == "", "what vLLM prints at its import is not for the user"
+    assert shown.screen == snapshot
+
+
+@pytest.mark.vllm
+def test_vllm_is_checked_where_nothing_else_is_named(kvrace: Any) -> None:
+    shown = kvrace("check", "--requests", "local", "--scheduler", "sync")
+    assert shown.status == 0
+    assert "checking  vllm " in shown.out
+
+
+@pytest.mark.vllm
+def test_a_subclass_from_the_current_folder(kvrace: Any, snapshot: SnapshotAssertion) -> None:
+    Path("patched_for_check.py").write_text(
+        "from vllm.v1.core.sched.async_scheduler import AsyncScheduler\nclass Patched(AsyncScheduler): pass\n"
+    )
+    shown = kvrace(
+        "check", "--subject", "patched_for_check:Patched", "--requests", "load_save", "--property", "no-crash"
+    )
+    assert shown.status == 1
+    assert "--subject patched_for_check:Patched" in shown.out
+    assert shown.screen == snapshot
+
+
+def test_what_holds_says_over_what(kvrace: Any, snapshot: SnapshotAssertion) -> None:
+    shown = kvrace(*REFERENCE, "--policy", "wait_for_all", "--scope", "seed")
+    assert shown.status == 0
+    assert shown.screen == snapshot
+    assert list(Path().iterdir()) == [], "an empty trace folder is not left behind"
+
+
+def test_incomplete_says_which_limit_and_what_to_do(kvrace: Any, snapshot: SnapshotAssertion) -> None:
+    shown = kvrace(*REFERENCE, "--policy", "wait_for_all", "--max-states", 10)
+    assert shown.status == 3
+    assert shown.screen == snapshot
+
+
+def test_a_violation_found_before_the_limit_is_a_violation(kvrace: Any) -> None:
+    shown = kvrace(*REFERENCE, "--requests", "load_save", "--scheduler", "sync", "--max-states", 35)
+    assert shown.status == 1
+    assert "not exhausted: the state limit was reached" in shown.out
+
+
+def test_the_time_limit(kvrace: Any) -> None:
+    shown = kvrace(*REFERENCE, "--policy", "wait_for_all", "--scope", "medium", "--time-limit", 0.2)
+    assert shown.status == 3
+    assert "the time limit was reached" in shown.out
+    assert "give a larger --time-limit" in shown.out
+
+
+def test_a_loop_is_marked(kvrace: Any, snapshot: SnapshotAssertion) -> None:
+    shown = kvrace(
+        *REFERENCE, "--requests", "load", "--scheduler", "sync", "--contract", "lossy", "--property", "no-stuck"
+    )
+    assert shown.status == 1
+    assert shown.screen == snapshot
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_a_tight_pool_at_other_widths(
+    kvrace: Any, snapshot: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    """Six blocks: at 80 columns some have no room, and the report says so. No line is longer than the terminal."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    shown = kvrace(*REFERENCE, "--requests", "load_save,load,save", "--scheduler", "sync", "--max-states", 400,
+                   "--property", "no-use-after-free")  # fmt: skip
+    assert max(map(len, shown.out.splitlines())) <= width
+    assert shown.screen == snapshot
+
+
+def test_the_json_result(kvrace: Any) -> None:
+    shown = kvrace(*REFERENCE, "--scope", "seed", "--json", "result.json")
+    result = json.loads(Path("result.json").read_text())
+    assert list(result) == [
+        "format", "version", "kvrace", "verdict", "exit_code", "subject", "scope", "contract", "states", "transitions",
+        "calls", "complete", "stopped", "seconds", "properties", "violations", "cases", "notes",
+    ]  # fmt: skip
+    assert result["exit_code"] == shown.status == 1
+    assert result["verdict"] == "violated"
+    assert set(result["subject"]) == {"name", "version", "scheduler"}
+    assert result["complete"] is True
+    assert result["states"] == sum(case["states"] for case in result["cases"])
+    assert result["properties"]["no-crash"] == "violated"
+    assert result["properties"]["no-leak"] == "holds"
+    crash = result["violations"][0]
+    assert crash["events"] == ["add A", "schedule", "abort A", "update load:A save:A"]
+    assert crash["blame"] == "scheduler"
+    assert ".py:" in crash["location"]
+    assert Path(crash["trace"]).is_file()
+
+
+def test_json_on_standard_output_has_it_for_itself(kvrace: Any) -> None:
+    shown = kvrace(*REFERENCE, "--policy", "wait_for_all", "--scope", "seed", "--json", "-")
+    assert json.loads(shown.out)["verdict"] == "holds"
+    assert "✓ holds: every property" in shown.err
+
+
+def test_the_same_check_writes_the_same_files(kvrace: Any) -> None:
+    kvrace(*REFERENCE, "--scope", "seed", "--trace-dir", "one")
+    kvrace(*REFERENCE, "--scope", "seed", "--trace-dir", "two")
+    one, two = ({path.name: path.read_bytes() for path in Path(name).iterdir()} for name in ("one", "two"))
+    assert one
+    assert one == two
+
+
+def test_only_the_properties_asked_for(kvrace: Any) -> None:
+    shown = kvrace(*REFERENCE, "--scope", "seed", "--property", "no-leak", "--property", "handover")
+    assert shown.status == 0
+    assert "no-crash" not in shown.out
+
+
+def test_the_names_with_their_meanings(kvrace: Any, snapshot: SnapshotAssertion) -> None:
+    shown = kvrace("check", "--list")
+    assert shown.status == 0
+    assert shown.screen == snapshot
+
+
+def test_the_version(kvrace: Any) -> None:
+    assert kvrace("--version").out.startswith("kvrace 0.")

@@ -1,0 +1,90 @@
+"""Everything that is wrong with a command: one clear line, exit status 2, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+BAD_COMMANDS = {
+    "unknown command": ["chek"],
+    "unknown option": ["check", "--bogus"],
+    "not a number": ["check", "--blocks", "many"],
+    "no file": ["replay"],
+    "unknown scope": ["check", "--scope", "tiny"],
+    "unknown kind": ["check", "--requests", "load,prefill"],
+    "too many requests": ["check", "--requests", ",".join(["local"] * 9)],
+    "scope and requests": ["check", "--scope", "seed", "--requests", "load"],
+    "blocks without requests": ["check", "--blocks", "3"],
+    "a scope that cannot fit": ["check", "--requests", "load", "--blocks", "1"],
+    "no blocks": ["check", "--requests", "load", "--blocks", "0"],
+    "unknown contract": ["check", "--contract", "polite"],
+    "empty contract name": ["check", "--contract", "lossy,"],
+    "unknown property": ["check", "--property", "no-bugs"],
+    "unknown scheduler": ["check", "--scheduler", "threaded"],
+    "no time": ["check", "--time-limit", "0"],
+    "endless time": ["check", "--time-limit", "nan"],
+    "no states": ["check", "--max-states", "0"],
+    "no call time": ["check", "--call-timeout", "-1"],
+    "policy without reference": ["check", "--subject", "vllm", "--policy", "skip"],
+    "unknown policy": ["check", "--subject", "reference", "--policy", "hope"],
+    "unknown subject": ["check", "--subject", "sglang"],
+    "unknown module": ["check", "--subject", "no_such_module_here:Scheduler"],
+    "json folder missing": ["check", "--json", "missing/result.json"],
+    "json is a folder": ["check", "--json", "."],
+    "trace folder is a file": ["check", "--subject", "reference", "--trace-dir", "a-file"],
+    "trace folder in a file": ["check", "--subject", "reference", "--trace-dir", "a-file/traces"],
+}
+
+
+@pytest.mark.parametrize("arguments", BAD_COMMANDS.values(), ids=BAD_COMMANDS.keys())
+def test_a_bad_command_is_one_line(
+    kvrace: Any, snapshot: SnapshotAssertion, tmp_path: Path, arguments: list[str]
+) -> None:
+    Path("a-file").write_text("")
+    shown = kvrace(*arguments)
+    assert shown.status == 2
+    assert shown.error_line.replace(str(tmp_path), "FOLDER") == snapshot
+    assert os.listdir() == ["a-file"]
+
+
+BAD_MODULES = {
+    "raises": ("1 / 0", "importing bad_raises failed: ZeroDivisionError: division by zero ("),
+    "exits": ("raise SystemExit(0)", "importing bad_exits failed: SystemExit: 0 ("),
+    "imports": ("import nothing_like_this", "importing bad_imports failed: ModuleNotFoundError: No module named"),
+    "without": ("class Other: pass", "module 'bad_without' has no class 'Scheduler'"),
+    "stranger": ("class Scheduler: pass", "bad_stranger:Scheduler is not a subclass of vllm.v1.core.sched.scheduler:"),
+    "function": ("def Scheduler(): pass", "bad_function:Scheduler is not a subclass of vllm.v1.core.sched.scheduler:"),
+    "syntax": ("class Scheduler(:", "importing bad_syntax failed: SyntaxError: invalid syntax"),
+}
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize("name", BAD_MODULES)
+def test_a_bad_class_is_one_line(kvrace: Any, name: str) -> None:
+    code, expected = BAD_MODULES[name]
+    Path(f"bad_{name}.py").write_text(code)
+    shown = kvrace("check", "--subject", f"bad_{name}:Scheduler")
+    assert shown.status == 2
+    assert expected in shown.error_line
+
+
+@pytest.mark.vllm
+def test_a_class_plays_the_scheduling_it_is_made_for(kvrace: Any) -> None:
+    shown = kvrace("check", "--subject", "vllm.v1.core.sched.scheduler:Scheduler", "--scheduler", "async")
+    assert shown.status == 2
+    assert "plays sync scheduling only; leave out --scheduler async" in shown.error_line
+
+
+def test_a_fault_of_kvrace_is_one_line_as_well(kvrace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvrace.cli.check.check", lambda *_, **__: 1 / 0)
+    shown = kvrace("check", "--subject", "reference", "--scope", "seed")
+    assert shown.status == 2
+    assert shown.err.startswith(
+        "kvrace: unexpected ZeroDivisionError: division by zero. This is a fault of kvrace; please report"
+    )
+    assert shown.err.count("\n") == 1
+    assert os.listdir() == []

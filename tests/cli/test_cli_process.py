@@ -1,0 +1,158 @@
+"""What only a process of its own can show: signals, pipes, terminals, encodings, imports."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LONG = ("check", "--subject", "reference", "--policy", "wait_for_all", "--scope", "medium")
+NO_VLLM = "import sys; sys.modules['vllm'] = None"
+BROKEN_VLLM = "raise RuntimeError('operator torchvision::nms does not exist')"
+SEED = ("check", "--scope", "seed")
+
+
+def _until(process: Any, word: str) -> str:
+    seen = ""
+    while word not in seen:
+        line = process.stdout.readline()
+        assert line, f"{word!r} did not come: {seen}"
+        seen += line
+    return seen
+
+
+def test_ctrl_c_gives_the_incomplete_verdict(start: Any) -> None:
+    process = start(*LONG)
+    _until(process, "contract")
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert "? incomplete: nothing is violated in" in out
+    assert "the run was interrupted in case" in out
+    assert err == ""
+
+
+@pytest.mark.slow
+@pytest.mark.vllm
+def test_what_vllm_prints_is_not_shown(start: Any) -> None:
+    process = start("check", "--scope", "seed")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert out.startswith("kvrace 0.")
+    assert err == ""
+
+
+@pytest.mark.vllm
+def test_ctrl_c_while_vllm_is_imported(start: Any) -> None:
+    process = start("check", "--subject", "vllm", "--scope", "seed")
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert (out, err) == ("", "kvrace: interrupted; there is no verdict\n")
+
+
+def test_a_reader_that_goes_away(start: Any) -> None:
+    process = start("check", "--subject", "reference", "--scope", "seed")
+    process.stdout.close()
+    err = process.stderr.read()
+    assert process.wait(timeout=60) == 1
+    assert err == ""
+    assert any(Path("kvrace-traces").iterdir()), "traces are written before the report"
+
+
+def test_a_full_disk_is_one_line(start: Any) -> None:
+    with open("/dev/full", "w") as full:
+        process = start("check", "--subject", "reference", "--scope", "seed", stdout=full)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert err == "kvrace: cannot write to <stdout>: No space left on device\n"
+
+
+def test_a_terminal_that_has_only_ascii(start: Any) -> None:
+    process = start("check", "--subject", "reference", "--scope", "seed", environment={"PYTHONIOENCODING": "ascii"})
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert out.isascii()
+    assert "free wA <" in out
+
+
+def test_without_vllm_the_reference_scheduler_is_checked(start: Any) -> None:
+    process = start(*SEED, prelude=NO_VLLM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "note: vLLM is not installed here; 'pip install kvrace' into the environment that has it" in out
+    assert "The reference scheduler is checked instead." in " ".join(out.split())
+    assert "checking  reference " in out
+    assert err == ""
+
+
+def test_without_vllm_asking_for_it_is_an_error(start: Any) -> None:
+    process = start(*SEED, "--subject", "vllm", prelude=NO_VLLM)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, "")
+    assert err.startswith("kvrace: vLLM is not installed here; 'pip install kvrace'")
+    assert err.count("\n") == 1
+
+
+def test_a_vllm_whose_import_fails(start: Any, tmp_path: Path) -> None:
+    package = tmp_path / "broken" / "vllm"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(BROKEN_VLLM)
+    process = start(*SEED, prelude=f"import sys; sys.path.insert(0, {str(package.parent)!r})")
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "note: importing vLLM failed: RuntimeError: operator torchvision::nms does not exist" in out
+
+
+def test_help_is_quick(start: Any) -> None:
+    """Asking for help imports neither vLLM nor z3 nor networkx."""
+    slow = ("vllm", "torch", "z3", "networkx")
+    watch = f"import sys, atexit; atexit.register(lambda: print([name for name in {slow} if name in sys.modules]))"
+    process = start("check", "--help", prelude=watch)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert out.rstrip().endswith("[]")
+
+
+def test_progress_is_shown_on_a_terminal_and_taken_away(start: Any) -> None:
+    ours, theirs = pty.openpty()
+    process = start(
+        "check", "--subject", "reference", "--requests", "load_save,load_save", "--scheduler", "sync", "--policy", "wait_for_all",
+        stderr=theirs, environment={"TERM": "xterm"},
+    )  # fmt: skip
+    os.close(theirs)
+    out, _ = process.communicate(timeout=60)
+    line = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert process.returncode == 0
+    assert "case 1/1" in line
+    assert "states/s" in line
+    assert line.endswith("\r\x1b[2K"), "the last thing written clears the line"
+    assert "\x1b" not in out
+
+
+@pytest.mark.vllm
+def test_a_call_that_hangs_is_reported_and_not_waited_for(start: Any) -> None:
+    Path("hanging.py").write_text(
+        "from vllm.v1.core.sched.scheduler import Scheduler\n"
+        "class Hangs(Scheduler):\n"
+        "    def update_from_output(self, *args, **kwargs):\n"
+        "        while True:\n"
+        "            pass\n"
+    )
+    process = start("check", "--subject", "hanging:Hangs", "--requests", "local", "--call-timeout", 1)
+    try:
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert err == ""
+    assert "the call did not come back within 1 s" in " ".join(out.split())
+    assert "update, hangs ◀" in out
