@@ -40,9 +40,7 @@ def test_a_subclass_from_the_current_folder(kvrace: Any, snapshot: SnapshotAsser
     Path("patched_for_check.py").write_text(
         "from vllm.v1.core.sched.async_scheduler import AsyncScheduler\nclass Patched(AsyncScheduler): pass\n"
     )
-    shown = kvrace(
-        "check", "--subject", "patched_for_check:Patched", "--requests", "load_save", "--property", "no-crash"
-    )
+    shown = kvrace("check", "--subject", "patched_for_check:Patched", "--scope", "seed", "--property", "no-crash")
     assert shown.status == 1
     assert "--subject patched_for_check:Patched" in shown.out
     assert shown.screen == snapshot
@@ -99,7 +97,7 @@ def test_the_json_result(kvrace: Any) -> None:
     result = json.loads(Path("result.json").read_text())
     assert list(result) == [
         "format", "version", "kvrace", "verdict", "exit_code", "subject", "scope", "contract", "states", "transitions",
-        "calls", "complete", "stopped", "seconds", "properties", "violations", "cases", "notes",
+        "calls", "complete", "stopped", "seconds", "properties", "reached", "violations", "cases", "notes",
     ]  # fmt: skip
     assert result["exit_code"] == shown.status == 1
     assert result["verdict"] == "violated"

@@ -20,13 +20,13 @@ pytestmark = pytest.mark.vllm
 def test_load_and_save_of_different_requests_hold_everything() -> None:
     result = check_vllm(both_schedulers(Scope(("load", "save"))))
     assert result.complete and broken(result) == set()
-    assert [(case.states, case.transitions) for case in result.cases] == [(381, 854), (1028, 2743)]
+    assert [(case.states, case.transitions) for case in result.cases] == [(363, 830), (967, 2634)]
 
 
 @pytest.mark.parametrize("scheduling", SCHEDULINGS)
 def test_load_save_crashes_in_four_events_and_frees_under_a_transfer_both_ways(scheduling: Scheduling) -> None:
     result = check_vllm([Scope(("load_save",), scheduling)])
-    assert (result.states, result.transitions) == {"sync": (50, 68), "async": (101, 178)}[scheduling]
+    assert (result.states, result.transitions) == {"sync": (50, 68), "async": (100, 177)}[scheduling]
     crashes = {v.location: v.events for v in result.violations if v.property == "no-crash"}
     first = ("add A", "schedule", "abort A", "update load:A save:A")
     send_assertion = next(location for location, events in crashes.items() if events == first)
@@ -65,7 +65,7 @@ def test_skipping_unknown_requests_stops_the_crash_and_keeps_the_use_after_free(
 def test_one_pending_transfer_at_a_time_holds_everything() -> None:
     result = check_vllm(both_schedulers(Scope(("load_save",))), "single")
     assert result.complete and broken(result) == set()
-    assert [(case.states, case.transitions) for case in result.cases] == [(41, 58), (85, 158)]
+    assert [(case.states, case.transitions) for case in result.cases] == [(41, 58), (84, 157)]
 
 
 @pytest.mark.parametrize("contract", ["duplicate", "unsolicited", "unclaimed", "lossy"])

@@ -33,6 +33,37 @@ class FaultyScheduler(ReferenceScheduler):
         FAULTS[fault] = cls
 
 
+# Two transfers in one block.
+
+
+class LoadOverLoad(FaultyScheduler, fault="load-over-load"):
+    """a load is sent into a block that the running load of another request fills"""
+
+    def start_load(self, request: Request, start: int, end: int) -> None:
+        if self.holding:
+            self._take_over(request, self.holding[0])
+        super().start_load(request, start, end)
+
+    def _take_over(self, request: Request, other: Request) -> None:
+        table = self.tables.blocks_of[request.request_id]
+        block = self.tables.blocks_of[other.request_id][0]
+        self.pool.give_back(table[:1])
+        block.references += 1
+        table[0] = block
+
+
+class LoadOverSave(LoadOverLoad, fault="load-over-save"):
+    """a load is sent into a block that the running save of a request reads"""
+
+    def start_load(self, request: Request, start: int, end: int) -> None:
+        held = [
+            other for other in self.requests.values() if other.awaited and self.tables.blocks_of.get(other.request_id)
+        ]
+        if held and held[0] is not request:
+            self._take_over(request, held[0])
+        ReferenceScheduler.start_load(self, request, start, end)
+
+
 # Blocks that do not go back, or go back twice.
 
 

@@ -38,6 +38,7 @@ def _result(result: CheckResult, traces: Traces) -> dict[str, Any]:
         "stopped": result.stopped,
         "seconds": round(result.seconds, 3),
         "properties": result.verdicts,
+        "reached": result.reached,
         "violations": [_violation(violation, traces) for violation in result.violations],
         "cases": [_case(case, traces) for case in result.cases],
         "notes": list(result.notes),
@@ -60,6 +61,7 @@ def _case(case: CaseResult, traces: Traces) -> dict[str, Any]:
         "stopped": case.stopped,
         "seconds": round(case.seconds, 3),
         "properties": case.verdicts,
+        "reached": case.reached,
         "violations": [_violation(violation, traces) for violation in case.violations],
     }
 

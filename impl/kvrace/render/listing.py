@@ -9,19 +9,22 @@ from rich.table import Table
 from rich.text import Text
 
 from kvmodel.contract import MEANINGS
+from kvmodel.milestones import MILESTONES
 from kvmodel.properties import PROPERTIES
 from kvmodel.scope import KINDS, NAMED_SCOPES, named_scope
 
 
 def listing() -> RenderableType:
-    """Scopes, request kinds, contracts and properties."""
+    """Scopes, request kinds, contracts, properties and milestones."""
     scopes = [(name, f"{meaning}: {len(named_scope(name))} cases") for name, (meaning, _) in NAMED_SCOPES.items()]
     properties = [(rule.name, f"{rule.meaning} ({rule.source})") for rule in PROPERTIES]
+    milestones = [(milestone.name, milestone.meaning) for milestone in MILESTONES]
     return Group(
         *_section("--scope", "what is explored", scopes),
         *_section("--requests", "the kinds of request", KINDS.items()),
         *_section("--contract", "the connector may", MEANINGS.items()),
         *_section("--property", "holds when", properties),
+        *_section("reached", "the situations of which a scope should have some", milestones),
     )
 
 

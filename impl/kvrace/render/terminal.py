@@ -48,7 +48,9 @@ def header(
 
 def _scope_lines(name: str, scopes: Sequence[Scope]) -> list[str]:
     if name in NAMED_SCOPES:
-        return [f"{name}: {NAMED_SCOPES[name][0]}: {_count(len(scopes), 'case')}"]
+        played = {scope.scheduling for scope in scopes}
+        only = f", {played.pop()} only" if len(played) == 1 else ""
+        return [f"{name}: {NAMED_SCOPES[name][0]}: {_count(len(scopes), 'case')}{only}"]
     return [str(scope) for scope in scopes]
 
 
@@ -66,6 +68,7 @@ def report(result: CheckResult, traces: Mapping[Violation, Path], subject_option
         ),
         Text(""),
         _verdict_table(result),
+        *_never_reached(result),
         Text(""),
     ]
     for number, violation in enumerate(result.violations, start=1):
@@ -74,6 +77,14 @@ def report(result: CheckResult, traces: Mapping[Violation, Path], subject_option
             Text(""),
         ]
     return Group(*parts, verdict_line(result))
+
+
+def _never_reached(result: CheckResult) -> list[Text]:
+    """The milestones that did not occur: about them the verdicts say nothing."""
+    missing = [name for name, count in result.reached.items() if count == 0]
+    if not missing:
+        return []
+    return [Text(""), Text(f"no verdict covers what this scope never reached: {', '.join(missing)}", style="dim")]
 
 
 def _verdict_table(result: CheckResult) -> Table:
