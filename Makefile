@@ -53,7 +53,7 @@ bench: $(VLLM) ## measure; the numbers go to build/bench.json
 	$(BIN)/python -m tests.bench $(ARGS)
 
 docs: $(VLLM) ## generate the tables and diagrams in spec/ anew
-	$(BIN)/python -m kvrace.docs
+	$(BIN)/python spec/generate.py
 
 clean: ## remove the environment, build results and caches
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,207 @@
+"""Write the tables of README.md and spec/ from the model and from runs. `make docs` calls it; a test fails on stale tables.
+
+A table stands between two comment lines, ``<!-- generated: NAME -->`` and ``<!-- end -->``. With ``--check`` nothing is written,
+and the exit status is 1 when a table is stale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import kvrace
+from kvmodel.contract import MEANINGS, Contract
+from kvmodel.milestones import MILESTONES
+from kvmodel.properties import PROPERTIES, PROPERTY_NAMES
+from kvmodel.scope import KINDS, NAMED_SCOPES, Scope, named_scope
+from kvrace.check import check
+from kvrace.mutants import Mutant, kill_table
+from kvrace.result import CheckResult, Violation
+
+ROOT = Path(__file__).resolve().parent.parent
+MARK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+FINDINGS_SCOPES = ("small", "pressure", "prefix")
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+
+
+def kinds() -> str:
+    return _table(["kind", "meaning"], [[f"`{name}`", meaning] for name, meaning in KINDS.items()])
+
+
+def contracts() -> str:
+    return _table(["name", "the connector may …"], [[f"`{name}`", meaning] for name, meaning in MEANINGS.items()])
+
+
+def properties() -> str:
+    rows = [[f"`{rule.name}`", rule.meaning, rule.source] for rule in PROPERTIES]
+    return _table(["name", "holds when", "where the rule comes from"], rows)
+
+
+def scopes() -> str:
+    rows = []
+    for name, (meaning, _) in NAMED_SCOPES.items():
+        cases = named_scope(name)
+        sizes = sorted({f"{case.blocks} blocks of {case.block_size}" for case in cases})
+        rows.append([f"`{name}`", meaning, str(len(cases)), ", ".join(sizes)])
+    return _table(["name", "what it is for", "cases", "pool"], rows)
+
+
+def milestones() -> str:
+    return _table(["name", "the situation"], [[f"`{m.name}`", m.meaning] for m in MILESTONES])
+
+
+def merging() -> str:
+    from kvrace.vllm.api import load_api
+    from kvrace.vllm.state import capture_rules
+
+    api = load_api()
+    rules = capture_rules(api)
+    rows = [[f"`{owner.__name__}.{name}`", reason] for (owner, name), (_, reason) in rules.attributes.items()]
+    rows += [[f"order of `{owner.__name__}.{name}`", reason] for (owner, name), reason in rules.unordered.items()]
+    rows += [[f"`{service.__name__}`", "a service or a message; keeps no state between calls"] for service in rules.opaque]
+    rows += [[f"`{prefix}`, every class", "configuration, not changed after construction"] for prefix in rules.opaque_modules]
+    return f"vLLM {api.version}:\n\n" + _table(["state", "how it is compared, or why it is not"], rows)
+
+
+def _length(violation: Violation) -> str:
+    if violation.loop_start is not None:
+        return f"{violation.loop_start} events, then a loop"
+    return f"{len(violation.events)} events"
+
+
+def _check_vllm(scope: list[Scope], name: str, contract: str) -> CheckResult:
+    from kvrace.vllm.subject import VllmSubject
+
+    print(f"  {name} under {contract} …", file=sys.stderr, flush=True)
+    return check(VllmSubject, scope, Contract.parse(contract), scope_name=name)
+
+
+def _row(result: CheckResult) -> list[str]:
+    found: dict[str, list[str]] = {}
+    for violation in result.violations:
+        found.setdefault(f"`{violation.property}`", []).append(f"{len(violation.events)}, {violation.blame}")
+    violated = "; ".join(f"{name} ({' / '.join(dict.fromkeys(lengths))})" for name, lengths in found.items())
+    holds = sum(verdict == "holds" for verdict in result.verdicts.values())
+    bound = f"{len(result.cases)} cases, {result.states:,} states, {result.transitions:,} transitions"
+    return [f"`{result.scope_name}`", f"`{result.contract}`", bound, violated or "nothing", f"{holds} of {len(PROPERTY_NAMES)}"]
+
+
+def findings() -> str:
+    """The honest table of the README: the stock scheduler in the default scopes under every contract."""
+    results = [_check_vllm(named_scope("small"), "small", contract) for contract in MEANINGS]
+    results += [_check_vllm(named_scope(name), name, "exactly-once") for name in FINDINGS_SCOPES[1:]]
+    identity = results[0].cases[0].identity
+    head = ["scope", "contract", "exhausted", "violated (events of a shortest order, blame)", "properties that hold"]
+    assert all(result.complete for result in results)
+    return (
+        f"Stock vLLM {identity.version}, `Scheduler` and `AsyncScheduler`, by kvrace {kvrace.__version__}:\n\n"
+        + _table(head, [_row(result) for result in results])
+    )
+
+
+def orders() -> str:
+    """Every distinct finding in `small` under each contract, with a shortest order."""
+    rows = []
+    seen = set()
+    for contract in MEANINGS:
+        for violation in _check_vllm(named_scope("small"), "small", contract).violations:
+            if violation.signature in seen:
+                continue
+            seen.add(violation.signature)
+            order = "<br>".join(violation.events[: violation.loop_start])
+            if violation.loop_start is not None:
+                order += "<br>then for ever:<br>" + "<br>".join(violation.events[violation.loop_start :])
+            rows.append([f"`{violation.property}`", f"`{contract}`", violation.blame, violation.message, order])
+    return _table(["property", "first under", "blame", "what is wrong", "shortest order"], rows)
+
+
+def _kills(mutants: list[Mutant]) -> str:
+    rows = []
+    for row in kill_table(mutants):
+        assert row.killed, f"mutant {row.mutant.name} survived"
+        evidence = row.evidence
+        rows.append(
+            [
+                f"`{row.mutant.name}`",
+                row.mutant.breaks,
+                f"`{row.mutant.property}`",
+                _length(evidence) if evidence else "survived",
+                ", ".join(f"`{name}`" for name in row.also) or "-",
+            ]
+        )
+    return f"{len(rows)} mutants, all killed:\n\n" + _table(
+        ["mutant", "the planted fault", "killed by", "in", "also seen by"], rows
+    )
+
+
+def reference_mutants() -> str:
+    from kvrace.reference.mutants import MUTANTS
+
+    return _kills(list(MUTANTS))
+
+
+def vllm_mutants() -> str:
+    from kvrace.vllm.mutants import vllm_mutants as mutants
+
+    return _kills(mutants())
+
+
+FROM_THE_MODEL: dict[str, Callable[[], str]] = {
+    "kinds": kinds,
+    "contracts": contracts,
+    "properties": properties,
+    "scopes": scopes,
+    "milestones": milestones,
+    "merging": merging,
+}
+FROM_RUNS: dict[str, Callable[[], str]] = {
+    "findings": findings,
+    "orders": orders,
+    "reference-mutants": reference_mutants,
+    "vllm-mutants": vllm_mutants,
+}
+
+
+def pages() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "spec").glob("*.md"))]
+
+
+def regenerate(text: str, names: set[str]) -> str:
+    """``text`` with the tables called ``names`` made anew. Raises KeyError for a table nobody makes."""
+    makers = FROM_THE_MODEL | FROM_RUNS
+
+    def renew(match: re.Match[str]) -> str:
+        start, name, old, end = match.groups()
+        return start + (makers[name]() if name in names else old) + end
+
+    return MARK.sub(renew, text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a table is stale")
+    parser.add_argument("names", nargs="*", help="only these tables (default: all)")
+    options = parser.parse_args()
+    names = set(options.names) or set(FROM_THE_MODEL | FROM_RUNS)
+    stale = []
+    for page in pages():
+        text = page.read_text()
+        new = regenerate(text, names)
+        if new != text:
+            stale.append(str(page.relative_to(ROOT)))
+            if not options.check:
+                page.write_text(new)
+    for name in stale:
+        print(f"{name} {'is stale: run make docs' if options.check else 'written'}")
+    return 1 if options.check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
