@@ -65,8 +65,12 @@ def merging() -> str:
     rules = capture_rules(api)
     rows = [[f"`{owner.__name__}.{name}`", reason] for (owner, name), (_, reason) in rules.attributes.items()]
     rows += [[f"order of `{owner.__name__}.{name}`", reason] for (owner, name), reason in rules.unordered.items()]
-    rows += [[f"`{service.__name__}`", "a service or a message; keeps no state between calls"] for service in rules.opaque]
-    rows += [[f"`{prefix}`, every class", "configuration, not changed after construction"] for prefix in rules.opaque_modules]
+    rows += [
+        [f"`{service.__name__}`", "a service or a message; keeps no state between calls"] for service in rules.opaque
+    ]
+    rows += [
+        [f"`{prefix}`, every class", "configuration, not changed after construction"] for prefix in rules.opaque_modules
+    ]
     return f"vLLM {api.version}:\n\n" + _table(["state", "how it is compared, or why it is not"], rows)
 
 
@@ -90,7 +94,13 @@ def _row(result: CheckResult) -> list[str]:
     violated = "; ".join(f"{name} ({' / '.join(dict.fromkeys(lengths))})" for name, lengths in found.items())
     holds = sum(verdict == "holds" for verdict in result.verdicts.values())
     bound = f"{len(result.cases)} cases, {result.states:,} states, {result.transitions:,} transitions"
-    return [f"`{result.scope_name}`", f"`{result.contract}`", bound, violated or "nothing", f"{holds} of {len(PROPERTY_NAMES)}"]
+    return [
+        f"`{result.scope_name}`",
+        f"`{result.contract}`",
+        bound,
+        violated or "nothing",
+        f"{holds} of {len(PROPERTY_NAMES)}",
+    ]
 
 
 def findings() -> str:

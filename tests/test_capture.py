@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvmodel.port import UnknownSubject
 from kvmodel.lockstep import digest
+from kvmodel.port import UnknownSubject
 from kvrace.capture import StateWalk
 from kvrace.capture_rules import CaptureRules
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-
 from spec.generate import FROM_RUNS, FROM_THE_MODEL, MARK, pages, regenerate
 
 

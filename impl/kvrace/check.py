@@ -22,7 +22,7 @@ from kvmodel.progress import at_rest, never_at_rest, next_if_left_alone
 from kvmodel.properties import PROPERTY_NAMES, Finding, blame_of
 from kvmodel.scope import Scope
 from kvmodel.world import Stage
-from kvrace.result import CaseResult, CheckResult, Verdict, Violation
+from kvrace.result import CaseResult, CheckResult, Progress, Verdict, Violation
 from kvrace.watchdog import watched
 
 MakeSubject = Callable[[Scope], Subject]
@@ -37,17 +37,8 @@ class Limits:
     call_seconds: float = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a run is; emitted about ten times a second and at the end of each case."""
-
-    case: int
-    cases: int
-    scope: Scope
-    states: int
-    transitions: int
-    frontier: int
-    seconds: float
+_HANGS_MAX = 3
+"""A hang costs its whole time limit, so a case ends after a few of them."""
 
 
 @contextmanager
@@ -144,9 +135,15 @@ class CaseRun:
         start = self.lockstep.initial()
         self._know(0, None, start)
         next_report = 0.0
+        hangs = 0
         for edge in explore(self.lockstep, start):
             self._take(edge)
-            if graph.transitions & 63 == 0:
+            if edge.state.hung:
+                hangs += 1
+                if hangs == _HANGS_MAX:
+                    self.stopped = f"{hangs} calls did not come back"
+                    return
+            if graph.transitions & 63 == 0 or edge.state.hung:
                 now = time.monotonic()
                 if limits.deadline is not None and now > limits.deadline:
                     self.stopped = "time limit"
@@ -228,6 +225,7 @@ class CaseRun:
             self.subject.identity,
             self.contract,
             tuple(frames),
+            finding.blocks,
             len(found.order) if found.loop else None,
         )
 
@@ -263,19 +261,21 @@ def check(
     started = time.monotonic()
     cases: list[CaseResult] = []
     stopped = None
-    for number, scope in enumerate(scopes):
-        case_limits = limits
-        if limits.max_states is not None:
-            case_limits = replace(limits, max_states=limits.max_states - sum(case.states for case in cases))
+    try:
+        for number, scope in enumerate(scopes):
+            case_limits = limits
+            if limits.max_states is not None:
+                case_limits = replace(limits, max_states=limits.max_states - sum(case.states for case in cases))
 
-        def report(states: int, transitions: int, frontier: int, case: int = number, scope: Scope = scope) -> None:
-            listen(Progress(case, len(scopes), scope, states, transitions, frontier, time.monotonic() - started))
+            def report(states: int, transitions: int, frontier: int, case: int = number, scope: Scope = scope) -> None:
+                listen(Progress(case, len(scopes), scope, states, transitions, frontier, time.monotonic() - started))
 
-        with watched(make_subject(scope), limits.call_seconds) as subject:
-            result = CaseRun(subject, contract, properties, case_limits).run(report)
-        cases.append(result)
-        if result.stopped:
-            stopped = result.stopped
-            break
+            with watched(make_subject(scope), limits.call_seconds) as subject:
+                cases.append(CaseRun(subject, contract, properties, case_limits).run(report))
+            stopped = cases[-1].stopped
+            if stopped:
+                break
+    except KeyboardInterrupt:  # between two explorations; one that is interrupted gives what it found so far
+        stopped = "interrupted"
     seconds = time.monotonic() - started
     return CheckResult(scope_name, contract, tuple(properties), tuple(cases), len(scopes), seconds, stopped)

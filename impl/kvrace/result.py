@@ -18,10 +18,24 @@ EXIT_CODES: dict[Verdict, int] = {"holds": 0, "violated": 1, "incomplete": 3}
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is; emitted about ten times a second and at the end of each case."""
+
+    case: int
+    cases: int
+    scope: Scope
+    states: int
+    transitions: int
+    frontier: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Violation:
     """One finding with a shortest order that shows it, replayed on a fresh scheduler before it is reported.
 
-    ``frames[0]`` is the initial state. With ``loop_start``, the frames from that index on repeat for ever (``no-stuck``).
+    ``frames[0]`` is the initial state; ``blocks`` are those the last event broke. With ``loop_start``, the frames from that
+    index on repeat for ever (``no-stuck``).
     """
 
     property: str
@@ -33,6 +47,7 @@ class Violation:
     identity: Identity
     contract: Contract
     frames: tuple[Frame, ...]
+    blocks: tuple[int, ...] = ()
     loop_start: int | None = None
 
     @builtins.property

@@ -15,7 +15,7 @@ EXACTLY_ONCE = "exactly-once"
 MEANINGS: dict[str, str] = {
     EXACTLY_ONCE: "report each started transfer once; True from request_finished iff a send report follows; "
     "load and save of one request may both be pending",
-    "single": "… but never have load and save of one request pending together",
+    "single": "never have load and save of one request pending together (stricter than the default)",
     "unclaimed": "return False from request_finished although its transfer still runs and will be reported",
     "duplicate": "report a transfer twice",
     "unsolicited": "report a send for a live request, or for an id it never claimed",

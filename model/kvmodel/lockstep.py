@@ -16,9 +16,10 @@ from kvmodel.contract import Contract
 from kvmodel.events import Event, Lose, TransferEnds
 from kvmodel.milestones import milestones_of
 from kvmodel.port import Observation, Response, Subject
-from kvmodel.properties import Finding, Transition, judge
+from kvmodel.properties import Finding, judge
 from kvmodel.rules import apply, connector_script, enabled
 from kvmodel.scope import Scope
+from kvmodel.transition import Transition
 from kvmodel.world import World, initial_world
 
 NOTHING = Response()
@@ -28,7 +29,7 @@ Part = TypeVar("Part", bound=Hashable)
 class Node:
     """One state of the product. The snapshot is dropped once the state is expanded."""
 
-    __slots__ = ("crashed", "findings", "key", "milestones", "observation", "response", "snapshot", "world")
+    __slots__ = ("crashed", "findings", "hung", "key", "milestones", "observation", "response", "snapshot", "world")
 
     def __init__(self, world: World, observation: Observation, response: Response, findings: list[Finding]) -> None:
         self.world = world
@@ -37,6 +38,7 @@ class Node:
         self.findings = findings
         self.milestones: tuple[str, ...] = ()
         self.crashed = response.crash is not None
+        self.hung = response.crash is not None and response.crash.hang
         self.snapshot: Any = None
         self.key: Hashable = None
 
@@ -84,7 +86,7 @@ class Lockstep:
     def labels(self, node: Node) -> Sequence[Event]:
         if node.crashed:
             return ()
-        return enabled(node.world, self.scope, self.contract, node.observation.pending)
+        return tuple(enabled(node.world, self.scope, self.contract, node.observation.pending))
 
     def successor(self, node: Node, event: Event) -> Node:
         """Play ``event`` in the state ``node``. Raises SubjectHang and UnknownSubject as the subject does."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kvmodel.events import Abort, Schedule, Update
-from kvmodel.properties import Transition
+from kvmodel.transition import Transition
 from kvmodel.world import Stage
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from kvmodel.contract import Contract
@@ -12,6 +13,9 @@ from kvmodel.port import Observation, Response, Subject
 from kvmodel.properties import Finding
 from kvmodel.rules import enabled, refusal
 from kvmodel.world import World
+
+ALLOWED_MAX = 32
+"""How many of the allowed events a refusal names."""
 
 
 class Frame(NamedTuple):
@@ -39,12 +43,10 @@ def play(subject: Subject, contract: Contract, events: Sequence[Event]) -> tuple
     node = walk.initial()
     frames = [_frame(None, node)]
     for index, event in enumerate(events):
-        pending = node.observation.pending
-        allowed = () if node.crashed else tuple(enabled(node.world, subject.scope, contract, pending))
-        if event not in allowed:
-            guard = "the scheduler has crashed"
-            if not node.crashed:
-                guard = refusal(node.world, subject.scope, contract, pending, event) or guard
+        state = (node.world, subject.scope, contract, node.observation.pending)
+        guard = "the scheduler has crashed" if node.crashed else refusal(*state, event)
+        if guard is not None:
+            allowed = () if node.crashed else tuple(islice(enabled(*state), ALLOWED_MAX))
             return frames, Refused(index, event, guard, allowed)
         node = walk.successor(node, event)
         frames.append(_frame(event, node))

@@ -52,25 +52,43 @@ def possible_reports(world: World, scope: Scope, contract: Contract) -> list[Rep
     return reports
 
 
+def _stoppable(world: World, scope: Scope) -> list[str]:
+    """The requests whose sampled token in the next output may be a stop token."""
+    if not (scope.early_stop and world.steps):
+        return []
+    return [name for name in world.steps[0].samples if world.requests[scope.names.index(name)].stage == Stage.LIVE]
+
+
+def _fit_one_output(reports: tuple[Report, ...]) -> bool:
+    """A set of ids cannot name one id twice: of two reports with the same id, only one fits into one output."""
+    return len({(report.direction, report.request) for report in reports}) == len(reports)
+
+
 def _updates(world: World, scope: Scope, contract: Contract) -> Iterator[Update]:
-    stoppable: list[str] = []
-    if scope.early_stop:
-        stoppable = [n for n in world.steps[0].samples if world.requests[scope.names.index(n)].stage == Stage.LIVE]
+    if not world.steps:
+        return
+    stoppable = _stoppable(world, scope)
     for reports in _subsets(possible_reports(world, scope, contract)):
-        # A set of ids cannot name one id twice: of two reports with the same id, only one fits into one output.
-        if len({(report.direction, report.request) for report in reports}) < len(reports):
-            continue
-        for stops in _subsets(stoppable):
-            yield Update(tuple(sorted(reports)), tuple(sorted(stops)))
+        if _fit_one_output(reports):
+            for stops in _subsets(stoppable):
+                yield Update(tuple(sorted(reports)), tuple(sorted(stops)))
 
 
-def enabled(world: World, scope: Scope, contract: Contract, pending: bool) -> list[Event]:
-    """The events allowed in ``world``. ``pending`` is the subject's ``has_requests()``: an idle engine schedules nothing."""
+def enabled(world: World, scope: Scope, contract: Contract, pending: bool) -> Iterator[Event]:
+    """The events allowed in ``world``, updates last: there is one for each set of reports, so their number doubles with each.
+
+    ``pending`` is the subject's ``has_requests()``: an idle engine schedules nothing.
+    """
+    yield from _other_than_updates(world, scope, contract, pending)
+    yield from _updates(world, scope, contract)
+
+
+def _other_than_updates(world: World, scope: Scope, contract: Contract, pending: bool) -> list[Event]:
     events: list[Event] = []
-    for name, request in zip(scope.names, world.requests, strict=True):
+    for index, (name, request) in enumerate(zip(scope.names, world.requests, strict=True)):
         if request.stage == Stage.ABSENT:
             events.append(Add(name))
-            if contract.unclaimed and scope.saves(scope.names.index(name)):
+            if contract.unclaimed and scope.saves(index):
                 events.append(Add(name, claims=False))
     if pending and len(world.steps) < scope.steps_in_flight:
         events.append(Schedule())
@@ -84,14 +102,25 @@ def enabled(world: World, scope: Scope, contract: Contract, pending: bool) -> li
         events += [TransferEnds(t.request, t.direction) for t in running]
     if contract.lossy:
         events += [Lose(t.request, t.direction) for t in running]
-    if world.steps:
-        events += _updates(world, scope, contract)
     return events
+
+
+def _allowed(world: World, scope: Scope, contract: Contract, pending: bool, event: Event) -> bool:
+    """Whether ``event`` is among :func:`enabled`, without listing them all: a hostile trace could make that list endless."""
+    if not isinstance(event, Update):
+        return event in _other_than_updates(world, scope, contract, pending)
+    return (
+        bool(world.steps)
+        and set(event.reports) <= set(possible_reports(world, scope, contract))
+        and set(event.stops) <= set(_stoppable(world, scope))
+        and event == Update(tuple(sorted(set(event.reports))), tuple(sorted(set(event.stops))))
+        and _fit_one_output(event.reports)
+    )
 
 
 def refusal(world: World, scope: Scope, contract: Contract, pending: bool, event: Event) -> str | None:
     """Why ``event`` is not allowed in ``world``, naming the guard that is false; None when it is allowed."""
-    if event in enabled(world, scope, contract, pending):
+    if _allowed(world, scope, contract, pending, event):
         return None
     match event:
         case Schedule() if not pending:

@@ -118,7 +118,6 @@ HOSTILE_CHANGES: dict[str, Callable[[Any], object]] = {
     "a scope that cannot fit": _scope(blocks=1),
     "a huge scope": _scope(blocks=10**9),
     "a scope of the wrong type": _scope(blocks="2"),
-    "too many reports": _scope(requests=["load_save"] * 8, early_stop=True, blocks=0),
     "no states": lambda data: data.update(states=[]),
     "states are numbers": lambda data: data.update(states=[1, 2]),
     "too many states": lambda data: data.update(states=data["states"] * 500),

@@ -8,6 +8,7 @@ import typer
 
 import kvrace
 from kvrace.cli.check import check_command
+from kvrace.cli.mutants import mutants_command
 from kvrace.cli.replay import replay_command
 
 HELP = (
@@ -27,6 +28,7 @@ app = typer.Typer(
 )
 app.command("check")(check_command)
 app.command("replay")(replay_command)
+app.command("mutants")(mutants_command)
 
 
 def _version(wanted: bool) -> None:

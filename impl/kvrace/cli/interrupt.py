@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from kvrace.check import Progress
+from kvrace.result import Progress
 
 
 @contextmanager

@@ -157,6 +157,16 @@ TraceFolder = Annotated[
 NoColor = Annotated[
     bool, typer.Option("--no-color", metavar="", help="No escape codes (as with NO_COLOR).", rich_help_panel=_OUTPUT)
 ]
+MutantsOf = Annotated[
+    str,
+    typer.Option("--subject", metavar="reference|vllm", help="Where the faults are planted.", rich_help_panel=_SUBJECT),
+]
+MutantPattern = Annotated[
+    str,
+    typer.Option(
+        "--only", metavar="PATTERN", help="Only mutants whose name matches, with * and ?.", rich_help_panel=_SUBJECT
+    ),
+]
 List = Annotated[
     bool,
     typer.Option(

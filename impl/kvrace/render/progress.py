@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 from rich.cells import set_cell_size
 
-from kvrace.check import Progress
 from kvrace.render.output import Output
+from kvrace.result import Progress
 
 _CLEAR_LINE = "\r\x1b[2K"
 

@@ -29,7 +29,7 @@ def report(replay: Replay, width: int) -> RenderableType:
     facts.add_row(_name("played on"), Text(f"{_identity(replay.identity)}{_difference(replay)}"))
     facts.add_row(_name("in"), Text(f"{recorded.scope} · contract {recorded.contract}"))
     loop = recorded.loop if replay.outcome == "still failing" else None
-    broken = Broken.of(replay.finding.property, replay.finding.message, loop) if replay.finding else None
+    broken = Broken.of(replay.finding.property, replay.finding.blocks, loop) if replay.finding else None
     lanes = swimlane(replay.frames, broken, width - _INDENT, loop)
     parts: list[RenderableType] = [facts, Text(""), Padding(lanes, (0, 0, 0, _INDENT))]
     if replay.departs is not None:

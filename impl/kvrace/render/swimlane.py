@@ -6,7 +6,6 @@ load still writes. What is broken carries a mark as well as a colour.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -51,15 +50,11 @@ class Broken:
     lane: str
 
     @classmethod
-    def of(cls, property_name: str, message: str, loop_start: int | None = None) -> Broken:
-        """The blocks are those that the finding's message names; a crash, a stuck request or a loop is no block's fault."""
+    def of(cls, property_name: str, blocks: Iterable[int], loop_start: int | None = None) -> Broken:
+        """``blocks`` are those the finding names. A crash, a stuck request or a loop is no block's fault."""
         if loop_start is not None:
             return cls(frozenset(), "")
-        if property_name in ("no-crash", "no-stuck"):
-            return cls(frozenset(), "scheduler")
-        named = re.match(r".*?\bblocks? (\d+(?:, \d+)*)", message)
-        blocks = frozenset(int(word) for word in named[1].split(", ")) if named else frozenset()
-        return cls(blocks, "connector" if property_name == "handover" else "scheduler")
+        return cls(frozenset(blocks), "connector" if property_name == "handover" else "scheduler")
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ def finding(violation: Violation, number: str, trace: Path | None, subject_optio
     if violation.location and violation.location not in violation.message:
         facts.add_row(Text("at", style="dim"), Text(violation.location))
     facts.add_row(Text("in", style="dim"), Text(f"{violation.scope} · {violation.identity.scheduler}"))
-    broken = Broken.of(violation.property, violation.message, violation.loop_start)
+    broken = Broken.of(violation.property, violation.blocks, violation.loop_start)
     lanes = swimlane(violation.frames, broken, width - _INDENT, violation.loop_start)
     parts: list[RenderableType] = [facts, Text(""), lanes]
     if trace is not None:

@@ -64,7 +64,9 @@ def import_vllm() -> str:
             f"importing vLLM failed: no module named {error.name!r}; 'pip install {error.name}'"
         ) from error
     except Exception as error:
-        raise VllmUnavailable(f"importing vLLM failed: {type(error).__name__}: {_first_line(error)}") from error
+        raise VllmUnavailable(
+            f"importing vLLM failed: {type(error).__name__}: {_first_line(error)}; does 'python -c \"import vllm\"' work here?"
+        ) from error
     try:
         _use_plain_cpu_platform()
         _register_model()

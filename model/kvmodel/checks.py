@@ -1,0 +1,186 @@
+"""The nine checks: each looks at one transition and says what is wrong with it, or None.
+
+What each rule means and where it comes from is in :mod:`kvmodel.properties`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from kvmodel.port import Observation
+from kvmodel.transition import Broken, Transition
+from kvmodel.world import RequestState, Stage, Transfer
+
+
+def _blocks(blocks: Iterable[int], verb: str = "") -> str:
+    """``block 1 is`` or ``blocks 1, 2 are``: the blocks by number, with ``verb`` (a form of "is" or "becomes") to match."""
+    ordered = sorted(set(blocks))
+    if len(ordered) == 1:
+        return f"block {ordered[0]} {verb}".rstrip()
+    plural = {"is": "are", "has": "have", "becomes": "become"}.get(verb, verb)
+    return f"blocks {', '.join(map(str, ordered))} {plural}".rstrip()
+
+
+def no_crash(t: Transition) -> Broken | None:
+    crash = t.response.crash
+    if crash is None or crash.hang:
+        return None
+    return Broken(f"{crash.error} at {crash.location}: {crash.source}", crash.location)
+
+
+def no_double_free(t: Transition) -> Broken | None:
+    seen = t.seen
+    repeated = [block for block, count in Counter(seen.free).items() if count > 1]
+    if repeated:
+        return Broken(f"{_blocks(repeated, 'is')} in the pool twice", blocks=tuple(repeated))
+    below = [block for block, count in enumerate(seen.references) if count is not None and count < 0]
+    if below:
+        return Broken(f"{_blocks(below, 'has')} a negative reference count", blocks=tuple(below))
+    free = set(seen.free)
+    wrong = [b for b, count in enumerate(seen.references) if count is not None and (count == 0) != (b in free)]
+    if wrong:
+        word = "in" if wrong[0] in free else "not in"
+        count = seen.references[wrong[0]]
+        return Broken(f"block {wrong[0]} has reference count {count} and is {word} the pool", blocks=(wrong[0],))
+    if seen.free_count != len(seen.free):
+        return Broken(f"the pool counts {seen.free_count} free blocks and holds {len(seen.free)}")
+    return None
+
+
+def no_leak(t: Transition) -> Broken | None:
+    world, seen = t.after, t.seen
+    if world.steps or not world.quiescent or not (world.settled or not seen.pending):
+        return None
+    kept = [b for b, count in enumerate(seen.references) if count is not None and count != 0]
+    if kept:
+        message = f"every request is over and every transfer reported, and {_blocks(kept)} did not come back"
+        return Broken(message, blocks=tuple(kept))
+    for table, names in seen.tables:
+        if names:
+            return Broken(
+                f"every request is over and every transfer reported, and {', '.join(names)} is still in {table}"
+            )
+    return None
+
+
+def _taken_from(transfer: Transfer, seen: Observation, free: set[int]) -> tuple[list[int], str]:
+    gone = [block for block in transfer.blocks if block in free]
+    if gone:
+        return gone, "in the pool"
+    owners = dict(seen.owned)
+    mine = set(owners.get(transfer.request, ()))
+    for owner, blocks in seen.owned:
+        # Blocks that are only read may have more owners; blocks that a load fills belong to its request alone.
+        lost = [b for b in transfer.blocks if b in blocks and (transfer.direction == "load" or b not in mine)]
+        if lost and owner != transfer.request:
+            return lost, f"given to {owner}"
+    return [], ""
+
+
+def no_use_after_free(t: Transition) -> Broken | None:
+    free = set(t.seen.free)
+    for transfer in t.after.transfers:
+        if not transfer.over:
+            lost, where = _taken_from(transfer, t.seen, free)
+            if lost:
+                verb = "writes there" if transfer.direction == "load" else "reads there"
+                message = (
+                    f"{_blocks(lost, 'is')} {where} while the {transfer.direction} of {transfer.request} still {verb}"
+                )
+                return Broken(message, f"under a {transfer.direction}", tuple(lost))
+    for load in t.response.loads:
+        for other in t.before.transfers:
+            hit = set(load.blocks).intersection(() if other.over else other.blocks)
+            if hit:
+                message = (
+                    f"{_blocks(hit, 'becomes')} the target of the load of {load.request} while the {other.direction}"
+                )
+                message += f" of {other.request} still runs there"
+                return Broken(message, f"under a {other.direction}", tuple(sorted(hit)))
+        for step in t.after.steps:
+            for access in step.accesses:
+                hit = set(load.blocks) & set(access.blocks)
+                if hit and access.request != load.request:
+                    return Broken(
+                        f"{_blocks(hit, 'becomes')} the target of the load of {load.request} while a dispatched step "
+                        f"still works there for {access.request}",
+                        "under a step",
+                        tuple(sorted(hit)),
+                    )
+    return None
+
+
+def no_premature_use(t: Transition) -> Broken | None:
+    loading = [tr for tr in t.after.transfers if tr.direction == "load" and not tr.over]
+    for transfer in loading:
+        offered = t.seen.cached.intersection(transfer.blocks)
+        if offered:
+            message = f"the prefix cache offers {_blocks(offered)} before the load of {transfer.request} is over"
+            return Broken(message, blocks=tuple(sorted(offered)))
+    if t.response.step is None:
+        return None
+    for access in t.after.steps[-1].accesses:
+        for transfer in loading:
+            used = set(access.blocks).intersection(transfer.blocks)
+            if used and transfer.request == access.request:
+                message = f"a step computes with {_blocks(used)} of {access.request} before its load is over"
+                return Broken(message, blocks=tuple(sorted(used)))
+    return None
+
+
+def no_stuck(t: Transition) -> Broken | None:
+    crash = t.response.crash
+    if crash is not None and crash.hang:
+        return Broken(f"{crash.error}, at {crash.location}: {crash.source}", "hang")
+    if crash is not None or t.seen.pending or t.after.steps:
+        return None
+    for name, request in zip(t.scope.names, t.after.requests, strict=True):
+        if request.stage == Stage.LIVE:
+            return Broken(f"the engine goes idle while {name} is not over")
+    for transfer in t.after.transfers:
+        if transfer.claimed:
+            return Broken(f"the engine goes idle while the {transfer.direction} of {transfer.request} is not reported")
+    return None
+
+
+def finish_once(t: Transition) -> Broken | None:
+    finished = t.after.settled or not (t.seen.pending or t.after.steps)
+    for name, request in zip(t.scope.names, t.after.requests, strict=True):
+        counts = (
+            (request.notices, "final notice"),
+            (request.finished_calls, "call of request_finished"),
+            (request.dismissals, "notice to the workers"),
+        )
+        for count, what in counts:
+            if count > 1:
+                return Broken(f"{name} got more than one {what}")
+            if count == 0 and request.stage == Stage.OVER and finished:
+                return Broken(f"{name} is over and never got its {what}")
+        if request.finished_calls and request.stage == Stage.LIVE:
+            return Broken(f"request_finished was called for {name}, which is not over")
+    return None
+
+
+def handover(t: Transition) -> Broken | None:
+    for handover in t.response.handovers:
+        index = t.scope.names.index(handover.request)
+        request: RequestState = t.before.requests[index]
+        needed = -(-request.computed // t.scope.block_size)
+        if handover.blocks != request.table[: len(handover.blocks)] or len(handover.blocks) < needed:
+            return Broken(
+                f"request_finished({handover.request}) named {list(handover.blocks)}, and the KV of {handover.request} "
+                f"is in {list(request.table[:needed])}"
+            )
+    return None
+
+
+def conservation(t: Transition) -> Broken | None:
+    owners = Counter(block for _, blocks in t.seen.owned for block in blocks)
+    owners.update(t.seen.held_back)
+    for block, count in enumerate(t.seen.references):
+        if count is not None and count != owners[block]:
+            return Broken(f"block {block} has reference count {count} and {owners[block]} owners", blocks=(block,))
+    if t.seen.negative:
+        return Broken(f"{t.seen.negative[0]} is negative")
+    return None
