@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import NamedTuple
 
+import networkx
 import pytest
 
 from kvmodel.explorer import explore
+from kvmodel.graph import to_networkx
 
 
 class Commit(NamedTuple):
@@ -72,16 +74,15 @@ def test_two_phase_commit_has_the_published_number_of_states(managers: int, stat
     assert max(edge.target for edge in edges) == states - 1
 
 
-def test_the_first_edge_into_a_state_ends_a_shortest_order() -> None:
-    """Distances by the tree of first edges equal distances by a search of the finished graph."""
+def test_the_tree_of_first_edges_holds_shortest_orders() -> None:
+    """networkx agrees on every distance from the start."""
     system = TwoPhaseCommit(3)
-    edges = list(explore(system, system.start))
-    depth = {0: 0}
-    for edge in edges:
-        if edge.new:
-            depth[edge.target] = depth[edge.source] + 1
-    assert all(depth[edge.target] <= depth[edge.source] + 1 for edge in edges)
-    assert list(depth) == sorted(depth), "states are numbered in the order in which they are found"
+    graph = to_networkx(explore(system, system.start))
+    tree = networkx.MultiDiGraph([edge[:2] for edge in graph.edges(data="tree") if edge[2]])
+    lengths = networkx.single_source_shortest_path_length(graph, 0)
+    assert graph.number_of_nodes() == 288
+    assert networkx.is_arborescence(tree)
+    assert networkx.single_source_shortest_path_length(tree, 0) == lengths
 
 
 def test_the_caller_stops_the_search() -> None:
