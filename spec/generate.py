@@ -66,9 +66,7 @@ def merging() -> str:
     rules = capture_rules(api)
     rows = [[f"`{owner.__name__}.{name}`", reason] for (owner, name), (_, reason) in rules.attributes.items()]
     rows += [[f"order of `{owner.__name__}.{name}`", reason] for (owner, name), reason in rules.unordered.items()]
-    rows += [
-        [f"`{service.__name__}`", "a service or a message; keeps no state between calls"] for service in rules.opaque
-    ]
+    rows += [[f"`{kind.__name__}`", reason] for kind, reason in api.left_alone.items()]
     rows += [
         [f"`{prefix}`, every class", "configuration, not changed after construction"] for prefix in rules.opaque_modules
     ]

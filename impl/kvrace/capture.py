@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from kvmodel.port import Capture, UnknownSubject
-from kvrace.capture_rules import ATOMS, CONTAINERS, CaptureRules, ClassPlan, Layout
+from kvrace.capture_rules import ATOMS, CONTAINERS, LEFT_OUT, CaptureRules, ClassPlan, Layout
 
 _CODE = (
     types.FunctionType,
@@ -34,6 +34,8 @@ _CODE = (
 
 
 _UNSET = "(unset)"
+_MANY_VALUES = 100
+"""An attribute with as many values in one exploration looks like a counter or a log, which makes states without end."""
 
 
 class StateWalk:
@@ -55,6 +57,7 @@ class StateWalk:
         self._seen: dict[int, int] = {}
         self._saved: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
         self._empty: list[Any] = []
+        self._added_values: dict[str, set[Hashable]] = {}
         self.names: dict[int, int] = {}
         self.context: dict[str, Any] = {}
         self._exact = False
@@ -88,6 +91,19 @@ class StateWalk:
         for put_back, target, contents in saved:
             put_back(target, contents)
         return kept
+
+    def notes(self, exhausted: bool) -> tuple[str, ...]:
+        """What a user should know of how states were compared: what a class left out, and, unless the scope was exhausted,
+        what may have kept it from that."""
+        left_out = {f"{plan.name}.{name}" for plan in self._plans.values() for name in plan.left_out}
+        notes = [f"not compared, at the word of its class: {', '.join(sorted(left_out))}"] if left_out else []
+        many = [] if exhausted else [n for n, values in self._added_values.items() if len(values) >= _MANY_VALUES]
+        notes += [
+            f"{name} took {_MANY_VALUES} values and more, and each keeps states apart; if the scheduler never decides by it, "
+            f"name it in the class: {LEFT_OUT} = ({name.rpartition('.')[2]!r},)"
+            for name in sorted(many)
+        ]
+        return tuple(notes)
 
     def encode(self, value: Any) -> Hashable:
         """The plain, comparable form of ``value``; everything mutable in it is copied on the way."""
@@ -226,7 +242,7 @@ class StateWalk:
             else:
                 out.append(encode(item))
         for name in layout.added:
-            out.append((name, self._added(encode(attributes[name]))))
+            out.append((name, self._added(f"{type(value).__name__}.{name}", encode(attributes[name]))))
         return (*out, *slots)
 
     def _is_constant(self, value: Any) -> bool:
@@ -245,8 +261,11 @@ class StateWalk:
         self._saved.append((_put_slots, value, contents))
         return self._items([item for _, item in contents])
 
-    def _added(self, encoded: Hashable) -> Hashable:
+    def _added(self, name: str, encoded: Hashable) -> Hashable:
         """State that a subclass added. A number in it may be a block id, and then blocks cannot be renamed."""
+        values = self._added_values.setdefault(name, set())
+        if len(values) < _MANY_VALUES:
+            values.add(encoded)
         if not self._exact and _has_number(encoded):
             self._exact = True
         return encoded

@@ -19,6 +19,10 @@ ATOMS = frozenset({int, float, bool, str, bytes, type(None), complex})
 CONTAINERS = frozenset({list, dict, set, deque, defaultdict, OrderedDict})
 
 
+LEFT_OUT = "kvrace_left_out"
+"""A scheduler class may name, in an attribute of this name, what it keeps and never decides by (statistics, say)."""
+
+
 def leave_out(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashable:
     """The rule for state that cannot influence the future: it is copied and restored, but not compared."""
     walk.encode(value)
@@ -48,7 +52,7 @@ class CaptureRules:
 class ClassPlan:
     """What the rules mean for one class, worked out once."""
 
-    __slots__ = ("known", "layouts", "name", "rules", "slots", "unordered")
+    __slots__ = ("known", "layouts", "left_out", "name", "rules", "slots", "unordered")
 
     def __init__(self, kind: type, rules: CaptureRules) -> None:
         self.name = kind.__qualname__
@@ -58,6 +62,8 @@ class ClassPlan:
         for base in reversed(kind.__mro__):
             self.rules.update({name: rule for (owner, name), (rule, _) in rules.attributes.items() if owner is base})
             self.unordered.update(name for owner, name in rules.unordered if owner is base)
+        self.left_out = tuple(getattr(kind, LEFT_OUT, ()))
+        self.rules.update(dict.fromkeys(self.left_out, leave_out))
         self.slots = tuple(
             s for base in kind.__mro__ for s in getattr(base, "__slots__", ()) if s not in ("__dict__", "__weakref__")
         )

@@ -260,6 +260,7 @@ def check(
     """Exhaust every scope, one after the other. Raises KvraceError when a subject cannot be made or is not deterministic."""
     started = time.monotonic()
     cases: list[CaseResult] = []
+    notes: dict[str, None] = {}
     stopped = None
     try:
         for number, scope in enumerate(scopes):
@@ -272,10 +273,13 @@ def check(
 
             with watched(make_subject(scope), limits.call_seconds) as subject:
                 cases.append(CaseRun(subject, contract, properties, case_limits).run(report))
+                notes.update(dict.fromkeys(subject.notes(cases[-1].complete)))
             stopped = cases[-1].stopped
             if stopped:
                 break
     except KeyboardInterrupt:  # between two explorations; one that is interrupted gives what it found so far
         stopped = "interrupted"
     seconds = time.monotonic() - started
-    return CheckResult(scope_name, contract, tuple(properties), tuple(cases), len(scopes), seconds, stopped)
+    return CheckResult(
+        scope_name, contract, tuple(properties), tuple(cases), len(scopes), seconds, stopped, tuple(notes)
+    )

@@ -29,7 +29,7 @@ FORMAT, VERSION = "kvrace-trace", 1
 MAX_BYTES = 4 * 1024 * 1024
 MAX_EVENTS = 1000
 MAX_TEXT = 1000
-_VARIABLES = ("event", "phases", "owned", "held_back", "references", "free", "cached", "transfers", "steps", "tables",
+_VARIABLES = ("event", "phases", "queues", "owned", "held_back", "references", "free", "cached", "transfers", "steps", "tables",
               "pending", "crash")  # fmt: skip
 
 
@@ -84,6 +84,7 @@ def _values(frame: Frame) -> dict[str, Any]:
     return {
         "event": str(frame.event) if frame.event else "",
         "phases": dict(seen.phases),
+        "queues": {name: list(queue) for name, queue in seen.queues},
         "owned": {name: list(blocks) for name, blocks in seen.owned},
         "held_back": list(seen.held_back),
         "references": {block: count for block, count in enumerate(seen.references) if count is not None},

@@ -46,6 +46,9 @@ class WatchedSubject:
     def capture(self, names: dict[int, int]) -> Capture:
         return self._subject.capture(names)
 
+    def notes(self, exhausted: bool) -> tuple[str, ...]:
+        return self._subject.notes(exhausted)
+
     def restore(self, snapshot: Any) -> None:
         self._subject.restore(snapshot)
 

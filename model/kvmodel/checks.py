@@ -31,13 +31,13 @@ def no_crash(t: Transition) -> Broken | None:
 
 def no_double_free(t: Transition) -> Broken | None:
     seen = t.seen
-    repeated = [block for block, count in Counter(seen.free).items() if count > 1]
-    if repeated:
+    free = set(seen.free)
+    if len(free) < len(seen.free):
+        repeated = [block for block, count in Counter(seen.free).items() if count > 1]
         return Broken(f"{_blocks(repeated, 'is')} in the pool twice", blocks=tuple(repeated))
     below = [block for block, count in enumerate(seen.references) if count is not None and count < 0]
     if below:
         return Broken(f"{_blocks(below, 'has')} a negative reference count", blocks=tuple(below))
-    free = set(seen.free)
     wrong = [b for b, count in enumerate(seen.references) if count is not None and (count == 0) != (b in free)]
     if wrong:
         word = "in" if wrong[0] in free else "not in"
@@ -176,8 +176,12 @@ def handover(t: Transition) -> Broken | None:
 
 
 def conservation(t: Transition) -> Broken | None:
-    owners = Counter(block for _, blocks in t.seen.owned for block in blocks)
-    owners.update(t.seen.held_back)
+    owners = [0] * len(t.seen.references)
+    for _, blocks in t.seen.owned:
+        for block in blocks:
+            owners[block] += 1
+    for block in t.seen.held_back:
+        owners[block] += 1
     for block, count in enumerate(t.seen.references):
         if count is not None and count != owners[block]:
             return Broken(f"block {block} has reference count {count} and {owners[block]} owners", blocks=(block,))

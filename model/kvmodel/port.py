@@ -96,7 +96,8 @@ class Response(NamedTuple):
 class Observation(NamedTuple):
     """What a scheduler shows after an event. Block ids are the scheduler's own.
 
-    ``phases``: the status of each request it still knows. ``owned``: each request's block table. ``held_back``: blocks that
+    ``phases``: the status of each request it still knows. ``queues``: request ids by queue, in its order.
+    ``owned``: each request's block table. ``held_back``: blocks that
     wait for a dispatched step before they go back (vLLM ``deferred_frees``). ``references``: reference count by block id, the
     null block's entry is None. ``free``: the pool's free blocks in the order they will be given out. ``free_count``: the
     pool's own counter of them. ``cached``: blocks the prefix cache offers. ``tables``: request ids in per-request tables, by
@@ -105,6 +106,7 @@ class Observation(NamedTuple):
     """
 
     phases: tuple[tuple[str, str], ...]
+    queues: tuple[tuple[str, tuple[str, ...]], ...]
     owned: tuple[tuple[str, tuple[int, ...]], ...]
     held_back: tuple[int, ...]
     references: tuple[int | None, ...]
@@ -160,3 +162,7 @@ class Subject(Protocol):
         ...
 
     def restore(self, snapshot: Any) -> None: ...
+
+    def notes(self, exhausted: bool) -> tuple[str, ...]:
+        """What a reader of the verdict should know of how states were compared, one line each."""
+        ...

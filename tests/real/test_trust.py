@@ -156,3 +156,30 @@ def test_a_scheduler_that_keeps_numbers_of_its_own_is_compared_by_exact_block_id
     # What it remembers is a leak as well, and found without anybody having told kvrace of the table.
     assert broken(remembering) == {"no-leak"}
     assert "Remembers.newest_blocks" in remembering.violations[0].message
+
+
+def test_a_counter_that_grows_for_ever_is_named_and_can_be_left_out() -> None:
+    """Statistics in a subclass keep every two states apart. The result says so and what to do; then the scope is exhausted."""
+    from kvrace.check import Limits, check  # noqa: PLC0415
+    from kvrace.vllm.api import load_api  # noqa: PLC0415
+
+    class Counts(load_api().scheduler):
+        num_updates = 0
+
+        def update_from_output(self, *args, **kwargs):
+            self.num_updates += 1
+            return super().update_from_output(*args, **kwargs)
+
+    class CountsForItself(Counts):
+        kvrace_left_out = ("num_updates",)
+
+    scope = Scope(("load",))
+    endless = check(lambda s: VllmSubject(s, Counts), [scope], Contract(), limits=Limits(max_states=3000))
+    assert endless.stopped == "state limit" and endless.verdict == "incomplete"
+    assert any(
+        "Counts.num_updates took" in note and "kvrace_left_out = ('num_updates',)" in note for note in endless.notes
+    )
+    exhausted = check_vllm([scope], scheduler_class=CountsForItself)
+    assert exhausted.complete and broken(exhausted) == set()
+    assert exhausted.states == check_vllm([scope]).states
+    assert exhausted.notes == ("not compared, at the word of its class: CountsForItself.num_updates",)

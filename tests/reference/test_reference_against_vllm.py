@@ -62,6 +62,9 @@ class Pair:
         self.reference_key = reference.fingerprint
         return vllm._replace(snapshot=(vllm.snapshot, reference.snapshot))
 
+    def notes(self, exhausted: bool) -> tuple[str, ...]:
+        return ()
+
     def restore(self, snapshot: Any) -> None:
         self.vllm.restore(snapshot[0])
         self.reference.restore(snapshot[1])

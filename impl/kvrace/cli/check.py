@@ -147,11 +147,10 @@ def _run(plan: _Plan, folder: TraceFolder, json: str | None, output: Output, lin
                 listen=listen,
             )
         line.clear()
-        result = replace(result, notes=(*result.notes, *notes))
         traces = _write_traces(result, choice, folder.path)
     finally:
         folder.leave_no_empty_folder()
-    _write_json(json, result_json(result, traces))
+    _write_json(json, result_json(replace(result, notes=(*notes, *result.notes)), traces))
     option = "" if choice.spec in ("vllm", "reference") else f"--subject {shlex.quote(choice.spec)}"
     output.print(terminal.report(result, traces, option, output.width))
     return result.exit_code

@@ -21,6 +21,11 @@ def observe(scheduler: ReferenceScheduler, names: tuple[str, ...], steps_in_flig
     busy = steps_in_flight > 0 or any(not request.status.finished for _, request in known)
     return Observation(
         phases=tuple((name, "HELD" if request.status.finished else request.status.name) for name, request in known),
+        queues=tuple(
+            (name, tuple(request.request_id for request in queue))
+            for name, queue in _queues(scheduler).items()
+            if queue
+        ),
         owned=tuple(
             (name, tuple(block.block_id for block in blocks_of[name])) for name in names if blocks_of.get(name)
         ),
@@ -35,6 +40,11 @@ def observe(scheduler: ReferenceScheduler, names: tuple[str, ...], steps_in_flig
         ),
         pending=scheduler.has_requests(),
     )
+
+
+def _queues(scheduler: ReferenceScheduler) -> dict[str, list[Request]]:
+    """The queues by the names they have in vLLM."""
+    return {"running": scheduler.running, "waiting": scheduler.waiting, "kv_holding_waiting": scheduler.holding}
 
 
 def _tables(scheduler: ReferenceScheduler, names: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:

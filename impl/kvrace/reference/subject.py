@@ -117,6 +117,9 @@ class ReferenceSubject:
         in_flight = tuple(tuple((entry.request, entry.samples) for entry in step.scheduled) for step in self._steps)
         return self._walk.capture(self.scheduler, names, in_flight, tuple(self._steps))
 
+    def notes(self, exhausted: bool) -> tuple[str, ...]:
+        return self._walk.notes(exhausted)
+
     def restore(self, snapshot: Any) -> None:
         self._steps = deque(self._walk.restore(snapshot))
 

@@ -76,6 +76,7 @@ def report(result: CheckResult, traces: Mapping[Violation, Path], subject_option
             finding(violation, f"{number}/{len(result.violations)}", traces.get(violation), subject_option, width),
             Text(""),
         ]
+    parts += [Text(f"note: {note}", style=STYLES["incomplete"]) for note in result.notes]
     return Group(*parts, verdict_line(result))
 
 

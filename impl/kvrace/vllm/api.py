@@ -59,6 +59,8 @@ class Api:
         from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1  # noqa: PLC0415
         from vllm.utils.hashing import sha256  # noqa: PLC0415
         from vllm.v1.core import block_pool, kv_cache_utils, single_type_kv_cache_manager  # noqa: PLC0415
+        from vllm.v1.core.encoder_cache_manager import EncoderCacheManager  # noqa: PLC0415
+        from vllm.v1.core.kv_cache_manager import KVCacheBlocks  # noqa: PLC0415
         from vllm.v1.core.sched.async_scheduler import AsyncScheduler  # noqa: PLC0415
         from vllm.v1.core.sched.output import SchedulerOutput  # noqa: PLC0415
         from vllm.v1.core.sched.scheduler import Scheduler  # noqa: PLC0415
@@ -66,6 +68,7 @@ class Api:
         from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput  # noqa: PLC0415
         from vllm.v1.request import Request, RequestStatus  # noqa: PLC0415
         from vllm.v1.structured_output import StructuredOutputManager  # noqa: PLC0415
+        from vllm.v1.utils import ConstantList  # noqa: PLC0415
 
         from kvrace.vllm.connector import ScriptedConnector, register  # noqa: PLC0415
 
@@ -74,7 +77,15 @@ class Api:
         self.block_pool, self.block = block_pool.BlockPool, kv_cache_utils.KVCacheBlock
         self.free_queue = kv_cache_utils.FreeKVCacheBlockQueue
         self.single_type_manager = single_type_kv_cache_manager.SingleTypeKVCacheManager
-        self.services: tuple[type, ...] = (StructuredOutputManager, EventPublisher, ScriptedConnector, SchedulerOutput)
+        self.left_alone: dict[type, str] = {
+            StructuredOutputManager: "a service; no request of a scope has a grammar",
+            EncoderCacheManager: "a service; no request of a scope has multimodal input",
+            EventPublisher: "a service; nothing comes back from it",
+            ScriptedConnector: "kvrace's own; it keeps nothing between calls",
+            SchedulerOutput: "a message, not changed once it is dispatched",
+            ConstantList: "a read-only view of a list that is compared itself",
+            KVCacheBlocks: "an immutable result",
+        }
         self.aborted = RequestStatus.FINISHED_ABORTED
         self._statuses = RequestStatus
         self._sampling_params = SamplingParams

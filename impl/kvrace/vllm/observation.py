@@ -8,6 +8,7 @@ from typing import Any
 from kvmodel.port import Observation
 
 _COUNTERS = ("num_computed_tokens", "num_in_flight_tokens", "num_output_placeholders", "num_stale_output_tokens")
+_QUEUES = ("running", "waiting", "kv_holding_waiting", "skipped_waiting")
 _CONTAINERS = (dict, set, list, deque)
 _NOT_A_TABLE = {"prev_step_scheduled_req_ids": "the ids of the newest step, overwritten by the next one"}
 
@@ -27,6 +28,11 @@ def observe(scheduler: Any, names: tuple[str, ...], steps_in_flight: int, pendin
     blocks = pool.blocks
     return Observation(
         phases=tuple((name, "HELD" if request.is_finished() else request.status.name) for name, request in known),
+        queues=tuple(
+            (queue, tuple([request.request_id for request in getattr(scheduler, queue)]))
+            for queue in _QUEUES
+            if getattr(scheduler, queue, None)
+        ),
         owned=tuple(
             (name, tuple([block.block_id for block in manager.req_to_blocks[name]]))
             for name in names

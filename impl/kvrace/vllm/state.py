@@ -1,6 +1,6 @@
 """What kvrace knows about the state of a vLLM scheduler: what is configuration, and what cannot influence the future.
 
-Every exception from "all state counts" is here with its reason; ``kvrace check --explain-merging`` prints them.
+Every exception from "all state counts" is here with its reason; spec/exploration.md has them as a table.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def capture_rules(api: Api) -> CaptureRules:
         (queue, "fake_free_list_tail"): (_list_end, "an end of the free list"),
     }
     return CaptureRules(
-        opaque=api.services,
+        opaque=tuple(api.left_alone),
         opaque_modules=(
             "vllm.config",
             "torch",

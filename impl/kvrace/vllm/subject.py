@@ -137,6 +137,9 @@ class VllmSubject:
         in_flight = tuple((tuple(output.num_scheduled_tokens.items()), samples) for output, samples in self._steps)
         return self._walk.capture(scheduler, names, in_flight, tuple(self._steps))
 
+    def notes(self, exhausted: bool) -> tuple[str, ...]:
+        return self._walk.notes(exhausted)
+
     def restore(self, snapshot: Any) -> None:
         self._steps = deque(self._walk.restore(snapshot))
 
