@@ -241,6 +241,8 @@ class StateWalk:
                 out.append(self._dict(item, unordered=True))
             else:
                 out.append(encode(item))
+        for name in layout.left_out:
+            encode(attributes[name])  # copied all the same: what is put back has to be whole
         for name in layout.added:
             out.append((name, self._added(f"{type(value).__name__}.{name}", encode(attributes[name]))))
         return (*out, *slots)

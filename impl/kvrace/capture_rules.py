@@ -63,7 +63,6 @@ class ClassPlan:
             self.rules.update({name: rule for (owner, name), (rule, _) in rules.attributes.items() if owner is base})
             self.unordered.update(name for owner, name in rules.unordered if owner is base)
         self.left_out = tuple(getattr(kind, LEFT_OUT, ()))
-        self.rules.update(dict.fromkeys(self.left_out, leave_out))
         self.slots = tuple(
             s for base in kind.__mro__ for s in getattr(base, "__slots__", ()) if s not in ("__dict__", "__weakref__")
         )
@@ -78,15 +77,19 @@ class Layout:
     """How the attributes of one class are treated while they have certain types: the many plain ones cost one look together.
 
     ``plain`` gets all attributes that hold atoms; constants hold code or configuration and are left alone; ``ruled`` have a
-    rule of the adapter; ``nested`` are walked one by one; ``added`` came from a subclass. ``name`` stands for the class and for
+    rule of the adapter; ``nested`` are walked one by one; ``added`` came from a subclass; ``left_out`` are copied and not compared,
+    at the word of the class. ``name`` stands for the class and for
     which attribute is which, and depends on nothing else: a key must not depend on what was seen before.
     """
 
-    __slots__ = ("added", "name", "nested", "plain", "ruled")
+    __slots__ = ("added", "left_out", "name", "nested", "plain", "ruled")
 
     def __init__(self, attributes: dict[str, Any], plan: ClassPlan, is_constant: Callable[[Any], bool]) -> None:
         groups: dict[str, list[str]] = {"plain": [], "constant": [], "ruled": [], "nested": [], "added": []}
+        self.left_out = tuple(name for name in plan.left_out if name in attributes)
         for name, value in attributes.items():
+            if name in self.left_out:
+                continue
             if name in plan.rules:
                 groups["ruled"].append(name)
             elif plan.known is not None and name not in plan.known:
