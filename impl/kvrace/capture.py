@@ -95,7 +95,7 @@ class StateWalk:
     def notes(self, exhausted: bool) -> tuple[str, ...]:
         """What a user should know of how states were compared: what a class left out, and, unless the scope was exhausted,
         what may have kept it from that."""
-        left_out = {f"{plan.name}.{name}" for plan in self._plans.values() for name in plan.left_out}
+        left_out = {f"{plan.short_name}.{name}" for plan in self._plans.values() for name in plan.left_out}
         notes = [f"not compared, at the word of its class: {', '.join(sorted(left_out))}"] if left_out else []
         many = [] if exhausted else [n for n, values in self._added_values.items() if len(values) >= _MANY_VALUES]
         notes += [

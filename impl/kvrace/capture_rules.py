@@ -52,10 +52,11 @@ class CaptureRules:
 class ClassPlan:
     """What the rules mean for one class, worked out once."""
 
-    __slots__ = ("known", "layouts", "left_out", "name", "rules", "slots", "unordered")
+    __slots__ = ("known", "layouts", "left_out", "name", "rules", "short_name", "slots", "unordered")
 
     def __init__(self, kind: type, rules: CaptureRules) -> None:
-        self.name = kind.__qualname__
+        self.name = f"{kind.__module__}.{kind.__qualname__}"
+        self.short_name = kind.__name__
         self.layouts: dict[tuple[Any, ...], Layout] = {}
         self.rules: dict[str, Rule] = {}
         self.unordered: set[str] = set()
