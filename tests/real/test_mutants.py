@@ -14,8 +14,8 @@ pytestmark = pytest.mark.vllm
 
 @pytest.mark.parametrize("name", _FAULTS)
 def test_the_mutant_is_killed_by_the_property_meant_for_it(name: str) -> None:
-    from kvrace.check import check  # noqa: PLC0415
-    from kvrace.mutants import MUTANT_LIMITS  # noqa: PLC0415
+    from kvrace.check import check
+    from kvrace.mutants import MUTANT_LIMITS
 
     mutant = next(mutant for mutant in vllm_mutants() if mutant.name == name)
     result = check(mutant.make_subject, [mutant.scope], Contract(), limits=MUTANT_LIMITS)

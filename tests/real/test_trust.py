@@ -96,7 +96,7 @@ def test_copies_are_exact_and_orders_are_deterministic(scope: Scope) -> None:
 )
 def test_a_separate_end_of_transfers_changes_no_verdict(scope: Scope) -> None:
     """By default a transfer touches memory until its report, the worst case. Letting it end earlier finds nothing else."""
-    from dataclasses import replace  # noqa: PLC0415
+    from dataclasses import replace
 
     together, apart = check_vllm([scope]), check_vllm([replace(scope, separate_ends=True)])
     assert apart.transitions > together.transitions
@@ -137,7 +137,7 @@ def test_results_do_not_depend_on_the_hash_seed() -> None:
 @pytest.mark.parametrize("scheduling", SCHEDULINGS)
 def test_a_scheduler_that_keeps_numbers_of_its_own_is_compared_by_exact_block_ids(scheduling: Scheduling) -> None:
     """A subclass may remember block ids as plain numbers; renaming blocks could then merge states that differ."""
-    from kvrace.vllm.api import load_api  # noqa: PLC0415
+    from kvrace.vllm.api import load_api
 
     class Remembers(load_api().scheduler_class(scheduling)):
         def __init__(self, *args, **kwargs) -> None:
@@ -160,8 +160,8 @@ def test_a_scheduler_that_keeps_numbers_of_its_own_is_compared_by_exact_block_id
 
 def test_a_counter_that_grows_for_ever_is_named_and_can_be_left_out() -> None:
     """Statistics in a subclass keep every two states apart. The result says so and what to do; then the scope is exhausted."""
-    from kvrace.check import Limits, check  # noqa: PLC0415
-    from kvrace.vllm.api import load_api  # noqa: PLC0415
+    from kvrace.check import Limits, check
+    from kvrace.vllm.api import load_api
 
     class Counts(load_api().scheduler):
         num_updates = 0

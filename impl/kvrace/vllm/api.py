@@ -54,23 +54,23 @@ class Api:
         self._check_fields()
 
     def _import(self) -> None:
-        from vllm import SamplingParams  # noqa: PLC0415
-        from vllm.distributed.kv_events import EventPublisher  # noqa: PLC0415
-        from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1  # noqa: PLC0415
-        from vllm.utils.hashing import sha256  # noqa: PLC0415
-        from vllm.v1.core import block_pool, kv_cache_utils, single_type_kv_cache_manager  # noqa: PLC0415
-        from vllm.v1.core.encoder_cache_manager import EncoderCacheManager  # noqa: PLC0415
-        from vllm.v1.core.kv_cache_manager import KVCacheBlocks  # noqa: PLC0415
-        from vllm.v1.core.sched.async_scheduler import AsyncScheduler  # noqa: PLC0415
-        from vllm.v1.core.sched.output import SchedulerOutput  # noqa: PLC0415
-        from vllm.v1.core.sched.scheduler import Scheduler  # noqa: PLC0415
-        from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec  # noqa: PLC0415
-        from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput  # noqa: PLC0415
-        from vllm.v1.request import Request, RequestStatus  # noqa: PLC0415
-        from vllm.v1.structured_output import StructuredOutputManager  # noqa: PLC0415
-        from vllm.v1.utils import ConstantList  # noqa: PLC0415
+        from vllm import SamplingParams
+        from vllm.distributed.kv_events import EventPublisher
+        from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1
+        from vllm.utils.hashing import sha256
+        from vllm.v1.core import block_pool, kv_cache_utils, single_type_kv_cache_manager
+        from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
+        from vllm.v1.core.kv_cache_manager import KVCacheBlocks
+        from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+        from vllm.v1.core.sched.output import SchedulerOutput
+        from vllm.v1.core.sched.scheduler import Scheduler
+        from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+        from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
+        from vllm.v1.request import Request, RequestStatus
+        from vllm.v1.structured_output import StructuredOutputManager
+        from vllm.v1.utils import ConstantList
 
-        from kvrace.vllm.connector import ScriptedConnector, register  # noqa: PLC0415
+        from kvrace.vllm.connector import ScriptedConnector, register
 
         register()
         self.scheduler, self.async_scheduler, self.request = Scheduler, AsyncScheduler, Request
@@ -156,7 +156,7 @@ class Api:
 
     def make_scheduler(self, scheduler_class: type, config: Any, scope: Scope) -> Any:
         """A fresh scheduler with ``scope.blocks`` usable blocks and the null block."""
-        import torch  # noqa: PLC0415
+        import torch
 
         config.cache_config.num_gpu_blocks = scope.blocks + 1
         spec = self._spec(block_size=scope.block_size, num_kv_heads=1, head_size=1, dtype=torch.float32)

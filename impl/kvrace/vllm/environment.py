@@ -54,7 +54,7 @@ def import_vllm() -> str:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
-        import vllm  # noqa: PLC0415
+        import vllm
     except ModuleNotFoundError as error:
         if error.name == "vllm":
             raise VllmUnavailable(
@@ -81,8 +81,8 @@ def _first_line(error: Exception) -> str:
 
 
 def _use_plain_cpu_platform() -> None:
-    import vllm.platforms  # noqa: PLC0415
-    from vllm.platforms.cpu import CpuPlatform  # noqa: PLC0415
+    import vllm.platforms
+    from vllm.platforms.cpu import CpuPlatform
 
     class PlainCpuPlatform(CpuPlatform):
         """The real CPU platform looks for kernels, refuses small blocks and switches async scheduling off."""
@@ -99,8 +99,8 @@ def _use_plain_cpu_platform() -> None:
 
 
 def _register_model() -> None:
-    import torch  # noqa: PLC0415
-    from vllm import ModelRegistry  # noqa: PLC0415
+    import torch
+    from vllm import ModelRegistry
 
     class OPTForCausalLM(torch.nn.Module):
         """Never run. vLLM only looks at which methods it has."""
@@ -132,7 +132,7 @@ def model_folder() -> str:
 def make_config(async_scheduling: bool, block_size: int, prefix_caching: bool) -> Any:
     """A ``VllmConfig`` with the scripted connector in both roles. Cached: vLLM's configuration is not changed by a scheduler."""
     import_vllm()
-    from vllm.config import (  # noqa: PLC0415
+    from vllm.config import (
         CacheConfig,
         DeviceConfig,
         KVTransferConfig,
@@ -141,7 +141,7 @@ def make_config(async_scheduling: bool, block_size: int, prefix_caching: bool) -
         VllmConfig,
     )
 
-    from kvrace.vllm.connector import CONNECTOR_NAME  # noqa: PLC0415
+    from kvrace.vllm.connector import CONNECTOR_NAME
 
     model = ModelConfig(model=model_folder(), skip_tokenizer_init=True, dtype="float32", seed=0)
     config = VllmConfig(
