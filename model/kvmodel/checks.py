@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from kvmodel.events import Update
 from kvmodel.port import Observation
 from kvmodel.transition import Broken, Transition
-from kvmodel.world import RequestState, Stage, Transfer
+from kvmodel.world import Access, RequestState, Stage, Transfer, World
 
 
 def _blocks(blocks: Iterable[int], verb: str = "") -> str:
@@ -65,17 +66,35 @@ def no_leak(t: Transition) -> Broken | None:
 
 
 def _taken_from(transfer: Transfer, seen: Observation, free: set[int]) -> tuple[list[int], str]:
+    """The blocks of a running transfer that are in the pool, or that another request owns alone, and where they are."""
     gone = [block for block in transfer.blocks if block in free]
     if gone:
         return gone, "in the pool"
     owners = dict(seen.owned)
-    mine = set(owners.get(transfer.request, ()))
+    mine = {*owners.get(transfer.request, ()), *seen.held_back}
     for owner, blocks in seen.owned:
         # Blocks that are only read may have more owners; blocks that a load fills belong to its request alone.
         lost = [b for b in transfer.blocks if b in blocks and (transfer.direction == "load" or b not in mine)]
         if lost and owner != transfer.request:
             return lost, f"given to {owner}"
     return [], ""
+
+
+def _overwrites(access: Access, t: Transition) -> Broken | None:
+    """A step may read what others use (a shared prefix), and writes only what is its request's alone."""
+    for transfer in t.after.transfers:
+        hit = tuple(block for block in access.written if block in transfer.blocks)
+        if hit and not transfer.over and transfer.request != access.request:
+            what = f"the {transfer.direction} of {transfer.request} still runs there"
+            message = f"a step writes {_blocks(hit)} for {access.request} while {what}"
+            return Broken(message, f"under a {transfer.direction}", hit)
+    for owner, blocks in t.seen.owned:
+        hit = tuple(block for block in access.written if block in blocks)
+        if hit and owner != access.request:
+            return Broken(
+                f"a step writes {_blocks(hit)} for {access.request}, and {owner} owns it too", "two owners", hit
+            )
+    return None
 
 
 def no_use_after_free(t: Transition) -> Broken | None:
@@ -89,6 +108,10 @@ def no_use_after_free(t: Transition) -> Broken | None:
                     f"{_blocks(lost, 'is')} {where} while the {transfer.direction} of {transfer.request} still {verb}"
                 )
                 return Broken(message, f"under a {transfer.direction}", tuple(lost))
+    if t.response.step is not None:
+        for access in t.after.steps[-1].accesses:
+            if broken := _overwrites(access, t):
+                return broken
     for load in t.response.loads:
         for other in t.before.transfers:
             hit = set(load.blocks).intersection(() if other.over else other.blocks)
@@ -152,21 +175,30 @@ def finish_once(t: Transition) -> Broken | None:
             (request.finished_calls, "call of request_finished"),
             (request.dismissals, "notice to the workers"),
         )
+        owed = {"notice to the workers": request.known}  # workers need no notice of what they never heard of
         for count, what in counts:
             if count > 1:
                 return Broken(f"{name} got more than one {what}")
-            if count == 0 and request.stage == Stage.OVER and finished:
+            if count == 0 and request.stage == Stage.OVER and finished and owed.get(what, True):
                 return Broken(f"{name} is over and never got its {what}")
-        if request.finished_calls and request.stage == Stage.LIVE:
+        if request.finished_calls and request.stage == Stage.LIVE and isinstance(t.event, Update):
             return Broken(f"request_finished was called for {name}, which is not over")
     return None
+
+
+def _kv_tokens(name: str, request: RequestState, world: World) -> int:
+    """How many tokens of a request have KV for certain: not those of steps in flight, nor of a load that is not over."""
+    if any(tr.request == name and tr.direction == "load" and not tr.over for tr in world.transfers):
+        return 0
+    starts = [access.start for step in world.steps for access in step.accesses if access.request == name]
+    return min([request.computed, *starts])
 
 
 def handover(t: Transition) -> Broken | None:
     for handover in t.response.handovers:
         index = t.scope.names.index(handover.request)
         request: RequestState = t.before.requests[index]
-        needed = -(-request.computed // t.scope.block_size)
+        needed = -(-_kv_tokens(handover.request, request, t.before) // t.scope.block_size)
         if handover.blocks != request.table[: len(handover.blocks)] or len(handover.blocks) < needed:
             return Broken(
                 f"request_finished({handover.request}) named {list(handover.blocks)}, and the KV of {handover.request} "

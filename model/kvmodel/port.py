@@ -38,13 +38,14 @@ class ConnectorScript(NamedTuple):
 class ScheduledRequest(NamedTuple):
     """One request in a dispatched step, as ``SchedulerOutput`` announces it to the workers.
 
-    ``new_blocks`` replaces the workers' block table when ``replaces`` is set, else it is appended. ``computed`` counts the tokens
-    whose KV exists once the step is over. ``samples`` says that the step ends with a sampled token for the request.
+    ``new_blocks`` replaces the workers' block table when ``replaces`` is set, else it is appended. ``start`` counts the tokens
+    whose KV exists before the step, ``computed`` those whose KV exists once it is over. ``samples`` says that the step ends with a sampled token for the request.
     """
 
     request: str
     new_blocks: tuple[int, ...]
     replaces: bool
+    start: int
     computed: int
     samples: bool
 

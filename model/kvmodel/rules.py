@@ -201,11 +201,12 @@ class _Draft:
         for entry in step.scheduled:
             old = self.request(entry.request)
             table = entry.new_blocks if entry.replaces else old.table + entry.new_blocks
-            self.change(entry.request, table=table, computed=entry.computed)
+            self.change(entry.request, table=table, computed=entry.computed, known=True)
             touched = table[: -(-entry.computed // self.scope.block_size)]
-            accesses.append(Access(entry.request, touched))
+            written = touched[entry.start // self.scope.block_size :]
+            accesses.append(Access(entry.request, touched, written, entry.start))
         for name in step.dismissed:
-            self.change(name, dismissals=min(2, self.request(name).dismissals + 1))
+            self.change(name, dismissals=min(2, self.request(name).dismissals + 1), known=False)
         samples = tuple(sorted(entry.request for entry in step.scheduled if entry.samples))
         self.steps = (*self.steps, Step(tuple(sorted(accesses)), samples, self.before.quiescent))
 

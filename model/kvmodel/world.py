@@ -21,7 +21,8 @@ class Stage(IntEnum):
 
 
 class RequestState(NamedTuple):
-    """One request. ``table`` and ``computed`` are what the workers were told, not what the scheduler keeps for itself.
+    """One request. ``table`` and ``computed`` are what the workers were told, not what the scheduler keeps for itself;
+    ``known`` says that the workers were told of the request and not yet that it is over.
 
     Counters of notices stop at 2: more than one is wrong, how many more does not matter.
     """
@@ -29,6 +30,7 @@ class RequestState(NamedTuple):
     stage: Stage = Stage.ABSENT
     claims: bool = True
     abort_sent: bool = False
+    known: bool = False
     load_started: bool = False
     save_started: bool = False
     table: tuple[int, ...] = ()
@@ -41,10 +43,15 @@ class RequestState(NamedTuple):
 
 
 class Access(NamedTuple):
-    """The blocks a dispatched step reads or writes for one request."""
+    """The blocks a dispatched step reads or writes for one request, and those of them that it writes.
+
+    ``start`` counts the tokens whose KV the request had before the step.
+    """
 
     request: str
     blocks: tuple[int, ...]
+    written: tuple[int, ...]
+    start: int
 
 
 class Step(NamedTuple):
@@ -91,13 +98,15 @@ class World(NamedTuple):
         return self._replace(
             requests=tuple(r._replace(table=tuple(names[b] for b in r.table)) if r.table else r for r in self.requests),
             steps=tuple(
-                step._replace(
-                    accesses=tuple(Access(a.request, tuple(names[b] for b in a.blocks)) for a in step.accesses)
-                )
-                for step in self.steps
+                step._replace(accesses=tuple(_renamed_access(a, names) for a in step.accesses)) for step in self.steps
             ),
             transfers=tuple(t._replace(blocks=tuple(names[b] for b in t.blocks)) for t in self.transfers),
         )
+
+
+def _renamed_access(access: Access, names: dict[int, int]) -> Access:
+    blocks, written = tuple([names[b] for b in access.blocks]), tuple([names[b] for b in access.written])
+    return Access(access.request, blocks, written, access.start)
 
 
 def initial_world(requests: int) -> World:

@@ -119,7 +119,8 @@ class ReferenceScheduler:
                 taken = self.tables.grow(request, tokens)
                 self.tables.offer(request, min(tokens, request.num_tokens))
                 ids = tuple(block.block_id for block in taken)
-                scheduled.append(ScheduledRequest(request.request_id, ids, False, tokens, tokens >= request.num_tokens))
+                start, samples = request.num_computed_tokens, tokens >= request.num_tokens
+                scheduled.append(ScheduledRequest(request.request_id, ids, False, start, tokens, samples))
             index += 1
 
     def tokens_to_compute(self, request: Request) -> int:
@@ -197,7 +198,7 @@ class ReferenceScheduler:
         request.status = Status.RUNNING
         request.num_computed_tokens = local
         self.running.append(request)
-        scheduled.append(ScheduledRequest(request.request_id, self.tables.ids(request), True, tokens, True))
+        scheduled.append(ScheduledRequest(request.request_id, self.tables.ids(request), True, local, tokens, True))
         return True
 
     def reserved_blocks(self) -> int:

@@ -41,10 +41,10 @@ def _only(reports: Any, received: set[str], sent: set[str]) -> Any:
 def _aborts_free_at_once(base: type) -> type:
     class Mutated(base):
         def finish_requests(self, request_ids: Any, finished_status: Any) -> Any:
-            if request_ids in self.requests:  # as if the load had been reported already
-                self.finished_recving_kv_req_ids.add(request_ids)
+            # As if the load had been reported already.
+            self.finished_recving_kv_req_ids.update(name for name in request_ids if name in self.requests)
             done = super().finish_requests(request_ids, finished_status)
-            self.finished_recving_kv_req_ids.discard(request_ids)
+            self.finished_recving_kv_req_ids.difference_update(request_ids)
             return done
 
     return Mutated
@@ -111,7 +111,7 @@ def _leaves_a_table_entry(base: type) -> type:
     class Mutated(base):
         def finish_requests(self, request_ids: Any, finished_status: Any) -> Any:
             done = super().finish_requests(request_ids, finished_status)
-            self.finished_recving_kv_req_ids.add(request_ids)
+            self.finished_recving_kv_req_ids.update(request_ids)
             return done
 
     return Mutated

@@ -78,7 +78,7 @@ class VllmSubject:
                 case Add(name):
                     self.scheduler.add_request(self._requests[name]())
                 case Abort(name):
-                    self.scheduler.finish_requests(name, self._api.aborted)
+                    self.scheduler.finish_requests([name], self._api.aborted)
                 case Schedule():
                     step = self._schedule()
                 case Update():
@@ -105,7 +105,8 @@ class VllmSubject:
         for name, block_ids, replaces, before in entries:
             computed = before + counts[name]
             blocks = tuple(block_ids[0]) if block_ids else ()
-            scheduled.append(ScheduledRequest(name, blocks, replaces, computed, computed >= requests[name].num_tokens))
+            samples_token = computed >= requests[name].num_tokens
+            scheduled.append(ScheduledRequest(name, blocks, replaces, before, computed, samples_token))
         samples = tuple(entry.request for entry in scheduled if entry.samples)
         self._steps.append((output, samples))
         preempted = tuple(sorted(getattr(output, "preempted_req_ids", None) or ()))
