@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvmodel.errors import KvraceError
+from kvmodel.errors import KvraceError, quoted
 
 EXACTLY_ONCE = "exactly-once"
 
@@ -36,14 +36,14 @@ class Contract:
     def __post_init__(self) -> None:
         unknown = self.names - MEANINGS.keys()
         if unknown:
-            raise KvraceError(f"unknown contract {sorted(unknown)[0]!r}: use one of {', '.join(MEANINGS)}")
+            raise KvraceError(f"unknown contract {quoted(sorted(unknown)[0])}: use one of {', '.join(MEANINGS)}")
 
     @classmethod
     def parse(cls, text: str) -> Contract:
         """Read ``exactly-once`` or a comma-separated list of names. Raises KvraceError for an unknown name."""
         names = [name.strip() for name in text.split(",")]
         if not all(names):
-            raise KvraceError(f"contract {text!r}: an empty name; write for example 'duplicate,lossy'")
+            raise KvraceError(f"contract {quoted(text)}: an empty name; write for example 'duplicate,lossy'")
         return cls(frozenset(names) - {EXACTLY_ONCE}) if set(names) <= MEANINGS.keys() else cls(frozenset(names))
 
     def __str__(self) -> str:

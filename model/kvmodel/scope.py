@@ -10,7 +10,7 @@ from functools import partial
 from itertools import combinations_with_replacement
 from typing import Any, Literal
 
-from kvmodel.errors import KvraceError
+from kvmodel.errors import KvraceError, quoted
 
 Scheduling = Literal["sync", "async"]
 
@@ -26,6 +26,8 @@ REQUEST_NAMES = "ABCDEFGH"
 _NAMES = tuple(tuple(REQUEST_NAMES[:size]) for size in range(len(REQUEST_NAMES) + 1))
 SCHEDULINGS: tuple[Scheduling, ...] = ("sync", "async")
 STEPS_IN_FLIGHT = {"sync": 1, "async": 2}
+SWITCHES = ("prefix_sharing", "early_stop", "separate_ends", "engine_order")
+"""The fields of a Scope that are true or false."""
 _LIMITS = {"blocks": (1, 128), "block_size": (1, 64), "prompt_blocks": (1, 16), "output_tokens": (1, 64)}
 
 
@@ -46,20 +48,30 @@ class Scope:
     prefix_sharing: bool = False
     early_stop: bool = False
     separate_ends: bool = False
+    engine_order: bool = False
+    """Only orders that the loop of vLLM's EngineCore can make. Sync: a request comes when no step is in flight. Async: a request
+    comes when fewer steps than allowed are in flight, and a step is updated when no more may be dispatched or nothing is left to
+    schedule."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.requests) <= len(REQUEST_NAMES):
             raise KvraceError(f"a scope has 1 to {len(REQUEST_NAMES)} requests, not {len(self.requests)}")
         for kind in self.requests:
             if kind not in KINDS:
-                raise KvraceError(f"unknown request kind {kind!r}: use one of {', '.join(KINDS)}")
+                raise KvraceError(f"unknown request kind {quoted(kind)}: use one of {', '.join(KINDS)}")
         if self.scheduling not in STEPS_IN_FLIGHT:
-            raise KvraceError(f"unknown scheduler {self.scheduling!r}: use sync or async")
+            raise KvraceError(f"unknown scheduler {quoted(self.scheduling)}: use sync or async")
+        for name, (low, high) in _LIMITS.items():
+            given = getattr(self, name)
+            if not low <= given <= high and (name, given) != ("blocks", 0):
+                raise KvraceError(f"{name.replace('_', ' ')}: {quoted(given)} is outside {low} to {high}")
         if self.blocks == 0:
             object.__setattr__(self, "blocks", self.blocks_per_request * len(self.requests))
-        for name, (low, high) in _LIMITS.items():
-            if not low <= getattr(self, name) <= high:
-                raise KvraceError(f"{name.replace('_', ' ')}: {getattr(self, name)} is outside {low} to {high}")
+            most = _LIMITS["blocks"][1]
+            if self.blocks > most:
+                raise KvraceError(
+                    f"all requests together need {self.blocks} blocks and a pool has at most {most}; use --blocks to take fewer"
+                )
         if self.blocks < self.blocks_per_request:
             raise KvraceError(
                 f"the scope cannot fit: one request needs {self.blocks_per_request} blocks and the pool has {self.blocks}"
@@ -95,9 +107,7 @@ class Scope:
     def __str__(self) -> str:
         parts = [",".join(self.requests), self.scheduling, f"{self.blocks} blocks of {self.block_size}"]
         parts.append(f"prompt {self.prompt_tokens}+{self.output_tokens} tokens")
-        parts += [
-            name.replace("_", " ") for name in ("prefix_sharing", "early_stop", "separate_ends") if getattr(self, name)
-        ]
+        parts += [name.replace("_", " ") for name in SWITCHES if getattr(self, name)]
         return " · ".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
@@ -111,7 +121,7 @@ class Scope:
         known = {field.name: field for field in fields(cls)}
         unknown = sorted(set(map(str, data)) - known.keys())
         if unknown:
-            raise KvraceError(f"the scope has an unknown field {unknown[0]!r}")
+            raise KvraceError(f"the scope has an unknown field {quoted(unknown[0])}")
         requests = data.get("requests")
         if not isinstance(requests, list) or not all(isinstance(kind, str) for kind in requests):
             raise KvraceError("the scope's requests are not a list of kinds")
@@ -177,6 +187,6 @@ NAMED_SCOPES: dict[str, tuple[str, Any]] = {
 def named_scope(name: str) -> list[Scope]:
     """The cases of a named scope. Raises KvraceError for an unknown name."""
     if name not in NAMED_SCOPES:
-        raise KvraceError(f"unknown scope {name!r}: use one of {', '.join(NAMED_SCOPES)}")
+        raise KvraceError(f"unknown scope {quoted(name)}: use one of {', '.join(NAMED_SCOPES)}")
     cases: list[Scope] = NAMED_SCOPES[name][1]()
     return cases

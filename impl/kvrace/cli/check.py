@@ -56,6 +56,7 @@ def check_command(
     prefix_sharing: options.PrefixSharing = False,
     early_stop: options.EarlyStop = False,
     separate_ends: options.SeparateEnds = False,
+    engine_order: options.EngineOrder = False,
     time_limit: options.TimeLimit = None,
     max_states: options.MaxStates = None,
     call_timeout: options.CallTimeout = 10.0,
@@ -87,7 +88,16 @@ def check_command(
         output.print(listing())
         return 0
     name, scopes = ScopeOptions(
-        scope, requests, blocks, block_size, prompt_blocks, output_tokens, prefix_sharing, early_stop, separate_ends
+        scope,
+        requests,
+        blocks,
+        block_size,
+        prompt_blocks,
+        output_tokens,
+        prefix_sharing,
+        early_stop,
+        separate_ends,
+        engine_order,
     ).scopes()
     judged_by = Contract.parse(contract)
     wanted = _properties(properties)

@@ -122,6 +122,15 @@ SeparateEnds = Annotated[
         rich_help_panel=_SCOPE,
     ),
 ]
+EngineOrder = Annotated[
+    bool,
+    typer.Option(
+        "--engine-order",
+        metavar="",
+        help="Only orders that the loop of vLLM's EngineCore can make. Goes with --scope as well.",
+        rich_help_panel=_SCOPE,
+    ),
+]
 TimeLimit = Annotated[
     float | None,
     typer.Option("--time-limit", metavar="SECONDS", help="Stop exploring after this time.", rich_help_panel=_LIMITS),

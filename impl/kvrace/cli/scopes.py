@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kvmodel.errors import KvraceError
@@ -24,9 +24,10 @@ class ScopeOptions:
     prefix_sharing: bool
     early_stop: bool
     separate_ends: bool
+    engine_order: bool
 
     def given(self) -> dict[str, Any]:
-        """The fields of a Scope that an option sets."""
+        """The fields of a Scope that an option sets and a named scope has set itself."""
         names = (
             "blocks",
             "block_size",
@@ -47,10 +48,10 @@ class ScopeOptions:
                 option = "--" + next(iter(given)).replace("_", "-")
                 raise KvraceError(f"{option} goes with --requests; a named scope sets it itself")
             name = self.name or DEFAULT_SCOPE
-            return name, named_scope(name)
+            return name, [replace(scope, engine_order=self.engine_order) for scope in named_scope(name)]
         if self.name is not None:
             raise KvraceError("--scope and --requests exclude each other: use a named scope or one of your own")
-        if self.blocks is not None and self.blocks < 1:
-            raise KvraceError(f"blocks: {self.blocks} is outside 1 to 128")
+        if self.blocks == 0:  # which is what a Scope takes for "just enough"
+            raise KvraceError("blocks: 0 is outside 1 to 128")
         kinds = tuple(kind.strip() for kind in self.requests.split(","))
-        return "flags", [Scope(kinds, scheduling, **given) for scheduling in BOTH]
+        return "flags", [Scope(kinds, scheduling, engine_order=self.engine_order, **given) for scheduling in BOTH]

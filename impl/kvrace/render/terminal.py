@@ -50,7 +50,8 @@ def _scope_lines(name: str, scopes: Sequence[Scope]) -> list[str]:
     if name in NAMED_SCOPES:
         played = {scope.scheduling for scope in scopes}
         only = f", {played.pop()} only" if len(played) == 1 else ""
-        return [f"{name}: {NAMED_SCOPES[name][0]}: {_count(len(scopes), 'case')}{only}"]
+        orders = ", orders of the engine loop only" if all(scope.engine_order for scope in scopes) else ""
+        return [f"{name}: {NAMED_SCOPES[name][0]}: {_count(len(scopes), 'case')}{only}{orders}"]
     return [str(scope) for scope in scopes]
 
 
