@@ -9,10 +9,11 @@ a subclass adds is in the key without anybody having to know of it.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -20,17 +21,24 @@ from typing import Any
 from kvmodel.port import Capture, UnknownSubject
 from kvrace.capture_rules import ATOMS, CONTAINERS, LEFT_OUT, CaptureRules, ClassPlan, Layout
 
-_CODE = (
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.MethodType,
+_CONSTANT = (
     types.ModuleType,
     type,
     logging.Logger,
     type(threading.Lock()),
     type(threading.RLock()),
     property,
+    re.Pattern,
 )
+_PYTHON_CLASS = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
+
+class _CannotCopy(Exception):
+    """Raised inside a walk; ``path`` grows on the way out, innermost attribute first."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.path: list[str] = []
 
 
 _UNSET = "(unset)"
@@ -53,6 +61,10 @@ class StateWalk:
             set: self._set,
             frozenset: self._frozenset,
             deque: self._deque,
+            types.FunctionType: self._function,
+            types.MethodType: self._method,
+            types.BuiltinFunctionType: self._method,
+            partial: self._partial,
         }
         self._seen: dict[int, int] = {}
         self._saved: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
@@ -60,19 +72,34 @@ class StateWalk:
         self._added_values: dict[str, set[Hashable]] = {}
         self.names: dict[int, int] = {}
         self.context: dict[str, Any] = {}
-        self._exact = False
 
-    def capture(self, root: Any, names: dict[int, int], extra: Hashable = None, kept: Any = None) -> Capture:
-        """Copy everything reachable from ``root``. ``extra`` joins the fingerprint, ``kept`` rides in the snapshot."""
-        self._exact = False
-        fingerprint = (self._walk(root, names), extra)
-        if self._exact and any(block != name for block, name in names.items()):
-            fingerprint = (self._walk(root, {block: block for block in names}), extra)
-        return Capture((self._saved, self._empty, kept), fingerprint, self._exact)
+    def capture(
+        self,
+        root: Any,
+        names: dict[int, int],
+        extra: Hashable = None,
+        kept: Any = None,
+        classes: Sequence[type] = (),
+    ) -> Capture:
+        """Copy everything reachable from ``root`` and what ``classes`` keep themselves. ``extra`` joins the fingerprint,
+        ``kept`` rides in the snapshot.
 
-    def _walk(self, root: Any, names: dict[int, int]) -> Hashable:
+        Raises UnknownSubject, with the path to it, for state that cannot be put back.
+        """
+        exact = self._rules.exact_blocks
+        try:
+            fingerprint = (self._walk(root, {block: block for block in names} if exact else names, classes), extra)
+        except _CannotCopy as error:
+            raise UnknownSubject(f"cannot copy {'.'.join(reversed(error.path)) or 'the scheduler'}: {error}") from error
+        except RecursionError as error:
+            raise UnknownSubject("cannot copy the scheduler: its state is nested too deeply") from error
+        return Capture((self._saved, self._empty, kept), fingerprint, exact)
+
+    def _walk(self, root: Any, names: dict[int, int], classes: Sequence[type]) -> Hashable:
         self._seen, self._saved, self._empty, self.names = {}, [], [], names
-        encoded = self.encode(root)
+        encoded: Hashable = self.encode(root)
+        if classes:
+            encoded = (encoded, tuple([self.class_state(kind) for kind in classes]))
         # Empty containers were only collected, since most containers are empty most of the time. That none of them is
         # reachable twice has to be true for that, and is looked at here.
         identities = set(map(id, self._empty))
@@ -125,7 +152,9 @@ class StateWalk:
             return lambda block: ("block", self.names.get(block.block_id, -1))
         if issubclass(kind, Enum):
             return lambda member: (kind.__name__, member.name)
-        if issubclass(kind, rules.opaque + _CODE) or kind.__module__.startswith(rules.opaque_modules):
+        if kind.__name__ == "Tensor":
+            raise _CannotCopy("it is a tensor, and kvrace does not copy what is in it; keep plain Python values")
+        if issubclass(kind, rules.opaque + _CONSTANT) or kind.__module__.startswith(rules.opaque_modules):
             return _nothing
         if issubclass(kind, tuple):
             return self._tuple
@@ -133,12 +162,20 @@ class StateWalk:
         for base, walk in ((dict, self._dict), (list, self._list), (set, self._set), (deque, self._deque)):
             if issubclass(kind, base):
                 return partial(self._container, walk=walk, plan=plan)
-        if kind.__dictoffset__ != 0:
+        if issubclass(kind, frozenset):
+            return partial(self._container, walk=self._frozenset, plan=plan)
+        for atom in (int, float, str, bytes):
+            if issubclass(kind, atom):
+                return partial(self._container, walk=atom, plan=plan)
+        written_in_c = [base for base in kind.__mro__ if not base.__flags__ & _PYTHON_CLASS and base is not object]
+        if not written_in_c and kind.__dictoffset__ != 0:
             return partial(self._instance, plan=plan)
-        if plan.slots:
+        if not written_in_c and plan.slots:
             return partial(self._slotted, plan=plan)
-        raise UnknownSubject(
-            f"cannot copy state of type {kind.__module__}.{kind.__qualname__}: kvrace does not know whether it changes; "
+        if not written_in_c:
+            return lambda _: plan.name  # a plain object(), or one of a class without any state
+        raise _CannotCopy(
+            f"it is a {kind.__module__}.{kind.__qualname__}, and kvrace does not know how to put such a thing back; "
             "keep it out of the scheduler or hold plain Python values instead"
         )
 
@@ -193,7 +230,9 @@ class StateWalk:
         met = len(self._seen)
         encoded = sorted(map(self.encode, members), key=repr)
         if len(self._seen) > met:  # the order of such a set is chance, and the numbers of what it holds would be too
-            raise UnknownSubject("cannot compare a set of objects that have no request_id; use a dict or a list")
+            raise _CannotCopy(
+                "it is, or holds, a set of objects that have no request_id, whose order is chance; use a dict or a list"
+            )
         return ("set", *encoded)
 
     def _dict(self, value: dict[Any, Any], unordered: bool = False) -> Hashable:
@@ -210,6 +249,41 @@ class StateWalk:
             pairs = sorted(pairs, key=lambda pair: str(pair[0]))  # type: ignore[assignment]
         encode = self.encode
         return ("{}", *[(encode(k), v if type(v) in ATOMS else encode(v)) for k, v in pairs])
+
+    def _function(self, value: Any) -> Hashable:
+        """Code has no state, but what it closes over and its defaults have. vLLM's own functions are taken to keep none."""
+        module = str(getattr(value, "__module__", ""))
+        if module.startswith(self._rules.trusted_modules):
+            return None
+        seen = self._seen
+        if (number := seen.get(id(value))) is not None:
+            return ("#", number)
+        seen[id(value)] = len(seen)
+        out: list[Hashable] = [module, value.__qualname__]
+        for cell in value.__closure__ or ():
+            contents = _cell_contents(cell)
+            self._saved.append((_put_cell, cell, contents))
+            out.append(self.encode(contents))
+        out += [self.encode(value.__defaults__), self.encode(value.__kwdefaults__), self._dict(value.__dict__)]
+        return tuple(out)
+
+    def _method(self, value: Any) -> Hashable:
+        """A bound method: the object it is bound to, and which method of it. A built-in function is bound to its module."""
+        return ("method", value.__name__, self.encode(value.__self__))
+
+    def _partial(self, value: Any) -> Hashable:
+        return ("partial", self.encode(value.func), self.encode(value.args), self.encode(value.keywords))
+
+    def class_state(self, kind: type) -> Hashable:
+        """What a class itself keeps, beside what its instances keep: attributes, and what its methods close over."""
+        out: list[Hashable] = [f"{kind.__module__}.{kind.__qualname__}"]
+        kept = {n: v for n, v in vars(kind).items() if not n.startswith("__") and n not in _NOT_STATE}
+        plain = {n: v for n, v in kept.items() if not isinstance(v, _DESCRIPTORS)}
+        self._saved.append((_put_class, kind, plain))
+        for name, value in kept.items():
+            function = getattr(value, "__func__", getattr(value, "fget", value))
+            out.append((name, self.encode(function)))
+        return tuple(out)
 
     def _container(self, value: Any, walk: Callable[[Any], Hashable], plan: ClassPlan) -> Hashable:
         """A subclass of a built-in container: its items, and the attributes it may have beside them."""
@@ -230,21 +304,26 @@ class StateWalk:
             layout = plan.layouts[shape] = Layout(attributes, plan, self._is_constant)
         encode = self.encode
         out: list[Hashable] = [layout.name, layout.plain(attributes)]
-        for name in layout.ruled:
-            out.append(plan.rules[name](self, attributes[name], attributes))
-        for name in layout.nested:
-            item = attributes[name]
-            if not item and type(item) in CONTAINERS:
-                self._empty.append(item)
-                out.append(())
-            elif name in plan.unordered:
-                out.append(self._dict(item, unordered=True))
-            else:
-                out.append(encode(item))
-        for name in layout.left_out:
-            encode(attributes[name])  # copied all the same: what is put back has to be whole
-        for name in layout.added:
-            out.append((name, self._added(f"{type(value).__name__}.{name}", encode(attributes[name]))))
+        name = ""
+        try:
+            for name in layout.ruled:
+                out.append(plan.rules[name](self, attributes[name], attributes))
+            for name in layout.nested:
+                item = attributes[name]
+                if not item and type(item) in CONTAINERS:
+                    self._empty.append(item)
+                    out.append(())
+                elif name in plan.unordered:
+                    out.append(self._dict(item, unordered=True))
+                else:
+                    out.append(encode(item))
+            for name in layout.left_out:
+                encode(attributes[name])  # copied all the same: what is put back has to be whole
+            for name in layout.added:
+                out.append((name, self._added(f"{plan.short_name}.{name}", encode(attributes[name]))))
+        except _CannotCopy as error:
+            error.path.append(f"{plan.short_name}.{name}" if not error.path else name)
+            raise
         return (*out, *slots)
 
     def _is_constant(self, value: Any) -> bool:
@@ -264,12 +343,10 @@ class StateWalk:
         return self._items([item for _, item in contents])
 
     def _added(self, name: str, encoded: Hashable) -> Hashable:
-        """State that a subclass added. A number in it may be a block id, and then blocks cannot be renamed."""
+        """State that a subclass added; how many values it takes is remembered, to tell the user of counters."""
         values = self._added_values.setdefault(name, set())
         if len(values) < _MANY_VALUES:
             values.add(encoded)
-        if not self._exact and _has_number(encoded):
-            self._exact = True
         return encoded
 
 
@@ -278,10 +355,33 @@ def _nothing(_value: Any) -> Hashable:
     return None
 
 
-def _has_number(encoded: Any) -> bool:
-    if isinstance(encoded, tuple):
-        return encoded[:1] not in (("block",), ("#",)) and any(_has_number(item) for item in encoded)
-    return isinstance(encoded, int) and not isinstance(encoded, bool)
+_NOT_STATE = (LEFT_OUT, "_abc_impl")
+_DESCRIPTORS = (types.FunctionType, classmethod, staticmethod, property, types.MemberDescriptorType, type)
+
+
+def _cell_contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # a name that the enclosing function has not bound yet
+        return _UNSET
+
+
+def _put_cell(target: Any, contents: Any) -> None:
+    if contents is not _UNSET:
+        target.cell_contents = contents
+
+
+def _put_class(target: type, contents: dict[str, Any]) -> None:
+    now = vars(target)
+    for name, value in contents.items():
+        if now.get(name, _UNSET) is not value:
+            setattr(target, name, value)
+    added = [
+        n for n, v in now.items() if not n.startswith("__") and n not in contents and not isinstance(v, _DESCRIPTORS)
+    ]
+    for name in added:
+        if name not in _NOT_STATE:
+            delattr(target, name)
 
 
 def _put_list(target: list[Any], contents: Any) -> None:
@@ -306,6 +406,6 @@ def _put_dict(target: dict[Any, Any], contents: Any) -> None:
 def _put_slots(target: Any, contents: tuple[tuple[str, Any], ...]) -> None:
     for slot, item in contents:
         if item is not _UNSET:
-            setattr(target, slot, item)
+            object.__setattr__(target, slot, item)  # also in a frozen dataclass
         elif hasattr(target, slot):
-            delattr(target, slot)
+            object.__delattr__(target, slot)

@@ -37,7 +37,8 @@ class CaptureRules:
     ``opaque_modules``: the same by prefix of the defining module. ``attributes``: (class, attribute) -> (rule, reason).
     ``unordered``: (class, attribute) -> reason, for dicts that are only looked up by key. ``block``: the class of KV-cache blocks.
     ``known``: class -> attributes it has in the stock release; anything else came from a subclass.
-    ``trusted_modules``: prefixes of modules whose classes have no attributes beyond ``known`` or all known.
+    ``trusted_modules``: prefixes of modules whose classes and functions are the stock ones. ``exact_blocks``: blocks are compared
+    by id, since somebody else's code may keep ids in a place and a form of its own.
     """
 
     opaque: tuple[type, ...] = ()
@@ -47,6 +48,7 @@ class CaptureRules:
     block: type = type(None)
     known: dict[type, frozenset[str]] = field(default_factory=dict)
     trusted_modules: tuple[str, ...] = ()
+    exact_blocks: bool = False
 
 
 class ClassPlan:
@@ -64,14 +66,24 @@ class ClassPlan:
             self.rules.update({name: rule for (owner, name), (rule, _) in rules.attributes.items() if owner is base})
             self.unordered.update(name for owner, name in rules.unordered if owner is base)
         self.left_out = tuple(getattr(kind, LEFT_OUT, ()))
-        self.slots = tuple(
-            s for base in kind.__mro__ for s in getattr(base, "__slots__", ()) if s not in ("__dict__", "__weakref__")
-        )
+        self.slots = tuple(slot for base in kind.__mro__ for slot in _slots_of(base))
         stock = [rules.known[base] for base in kind.__mro__ if base in rules.known]
         if stock:
             self.known: frozenset[str] | None = stock[0]
         else:
             self.known = None if kind.__module__.startswith(rules.trusted_modules) else frozenset()
+
+
+def _slots_of(kind: type) -> list[str]:
+    """The slots a class itself declares, under the names their contents are found by (private ones are mangled)."""
+    declared = vars(kind).get("__slots__", ())
+    names = [declared] if isinstance(declared, str) else list(declared)
+    owner = kind.__name__.lstrip("_")
+    return [
+        f"_{owner}{name}" if name.startswith("__") and not name.endswith("__") else name
+        for name in names
+        if name not in ("__dict__", "__weakref__")
+    ]
 
 
 class Layout:

@@ -81,14 +81,16 @@ def _taken_from(transfer: Transfer, seen: Observation, free: set[int]) -> tuple[
 
 
 def _overwrites(access: Access, t: Transition) -> Broken | None:
-    """A step may read what others use (a shared prefix), and writes only what is its request's alone."""
+    """A step may read what a transfer of another request uses (a shared prefix), but never write it. Without a prefix cache
+    no block has two owners at all; with one, a request may own the prefix that another's step is about to write before it.
+    """
     for transfer in t.after.transfers:
         hit = tuple(block for block in access.written if block in transfer.blocks)
         if hit and not transfer.over and transfer.request != access.request:
             what = f"the {transfer.direction} of {transfer.request} still runs there"
             message = f"a step writes {_blocks(hit)} for {access.request} while {what}"
             return Broken(message, f"under a {transfer.direction}", hit)
-    for owner, blocks in t.seen.owned:
+    for owner, blocks in () if t.scope.prefix_sharing else t.seen.owned:
         hit = tuple(block for block in access.written if block in blocks)
         if hit and owner != access.request:
             return Broken(

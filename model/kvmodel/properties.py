@@ -41,7 +41,7 @@ PROPERTIES: tuple[Property, ...] = (
         "no-use-after-free",
         "no block is in the pool, or given to another owner, while a transfer touches it; "
         "no block becomes the target of a load while a dispatched step still touches it; "
-        "no step writes a block that another request owns",
+        "no step writes a block that another request's transfer touches, nor, without a prefix cache, one it owns",
         "KVConnectorBase_V1.request_finished and wait_for_save; Scheduler.defer_block_free",
         checks.no_use_after_free,
     ),

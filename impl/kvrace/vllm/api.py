@@ -91,7 +91,7 @@ class Api:
         self._sampling_params = SamplingParams
         self._spec, self._cache_config, self._group = FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
         self._structured = StructuredOutputManager
-        self._scheduler_output = SchedulerOutput
+        self.scheduler_output = SchedulerOutput
         self._connector_output, self._runner_output = KVConnectorOutput, ModelRunnerOutput
         self._connector_base = KVConnectorBase_V1
         kv_cache_utils.init_none_hash(sha256)
@@ -128,7 +128,7 @@ class Api:
         scheduler = self.make_scheduler(self.scheduler, config, scope)
         request = self.request_maker(scope, 0)()
         pool = scheduler.kv_cache_manager.block_pool
-        output = self._scheduler_output.__dataclass_fields__
+        output = self.scheduler_output.__dataclass_fields__
         for owner, target, fields in (
             ("Scheduler", scheduler, _SCHEDULER_FIELDS),
             ("Request", request, _REQUEST_FIELDS),

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 from kvmodel.port import Observation
 
 _COUNTERS = ("num_computed_tokens", "num_in_flight_tokens", "num_output_placeholders", "num_stale_output_tokens")
 _QUEUES = ("running", "waiting", "kv_holding_waiting", "skipped_waiting")
+_DEPTH = 4
+"""How deep a subclass's containers are looked into for blocks and requests."""
 _CONTAINERS = (dict, set, list, deque)
 _NOT_A_TABLE = {"prev_step_scheduled_req_ids": "the ids of the newest step, overwritten by the next one"}
 
 
-def observe(scheduler: Any, names: tuple[str, ...], steps_in_flight: int, pending: bool) -> Observation:
+def observe(
+    scheduler: Any, names: tuple[str, ...], steps_in_flight: int, pending: bool, stock: frozenset[str] | None
+) -> Observation:
     """Everything the properties look at. ``names`` are the request ids of the scope; ``pending`` is what ``has_requests()``
-    said (asked by the caller, since the scheduler may raise there).
+    said (asked by the caller, since the scheduler may raise there); ``stock`` are the attributes of vLLM's own scheduler when
+    this one is a subclass: what it keeps beside them may hold blocks and requests as well.
 
-    ``tables`` is only filled when no request is live and no step is in flight: before that, entries are no leak.
+    ``tables`` is only filled when no step is in flight: before that, entries are no leak.
     """
     requests = scheduler.requests
     manager = scheduler.kv_cache_manager.coordinator.single_type_managers[0]
     pool = scheduler.kv_cache_manager.block_pool
     known = [(name, requests[name]) for name in names if name in requests]
-    busy = steps_in_flight > 0 or any(not request.is_finished() for _, request in known)
-    held_back = tuple(block.block_id for entry in getattr(scheduler, "deferred_frees", ()) for block in entry[1])
     blocks = pool.blocks
+    added = [] if stock is None else [value for name, value in scheduler.__dict__.items() if name not in stock]
+    held_back = list(_blocks_in(getattr(scheduler, "deferred_frees", ()), type(blocks[0])))
+    held_back += _blocks_in(added, type(blocks[0]))
     return Observation(
         phases=tuple((name, "HELD" if request.is_finished() else request.status.name) for name, request in known),
         queues=tuple(
@@ -38,14 +45,14 @@ def observe(scheduler: Any, names: tuple[str, ...], steps_in_flight: int, pendin
             for name in names
             if manager.req_to_blocks.get(name)
         ),
-        held_back=held_back,
+        held_back=tuple(held_back),
         references=tuple([None if block.is_null else block.ref_cnt for block in blocks]),
         free=_free_queue(pool.free_block_queue, len(blocks)),
         free_count=pool.free_block_queue.num_free_blocks,
         cached=frozenset([block.block_id for block in blocks if block.block_hash is not None])
         if pool.enable_caching
         else frozenset(),
-        tables=() if busy else _tables(scheduler, names),
+        tables=() if steps_in_flight else _tables(scheduler, names, _DEPTH if stock is not None else 1),
         negative=tuple(
             f"{counter} of {name}"
             for name, request in known
@@ -67,23 +74,61 @@ def _free_queue(queue: Any, limit: int) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def _tables(scheduler: Any, names: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _blocks_in(value: Any, kind: type, depth: int = 0) -> Iterator[int]:
+    """The ids of blocks in plain containers, however nested: a place where a scheduler holds blocks that go back later."""
+    if isinstance(value, kind):
+        yield value.block_id  # type: ignore[attr-defined]
+    elif depth <= _DEPTH and isinstance(value, dict):
+        for item in value.values():
+            yield from _blocks_in(item, kind, depth + 1)
+    elif depth <= _DEPTH and isinstance(value, (list, tuple, set, deque)):
+        for item in value:
+            yield from _blocks_in(item, kind, depth + 1)
+    elif depth <= _DEPTH and _is_foreign(value):
+        yield from _blocks_in(list(_contents(value)), kind, depth + 1)
+
+
+def _is_foreign(value: Any) -> bool:
+    """Whether an object is of somebody's own class: not a built-in, and not one of vLLM's or of what it stands on."""
+    return type(value).__module__.partition(".")[0] not in ("builtins", "vllm", "torch", "enum", "kvrace")
+
+
+def _contents(value: Any) -> Iterator[Any]:
+    yield from getattr(value, "__dict__", {}).values()
+    for slot in getattr(type(value), "__slots__", ()):
+        yield getattr(value, slot, None)
+
+
+def _tables(scheduler: Any, names: tuple[str, ...], depth: int) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Every container, of the scheduler or its managers, that still names a request of the scope.
 
     Found by looking, not from a list, so that a table which a subclass or a newer release adds is seen as well.
     """
-    managers = (scheduler.kv_cache_manager, *scheduler.kv_cache_manager.coordinator.single_type_managers)
+    manager = scheduler.kv_cache_manager
+    managers = (manager, *manager.coordinator.single_type_managers, manager.block_pool, scheduler.encoder_cache_manager)
     found = []
-    for owner in (scheduler, *managers, scheduler.encoder_cache_manager):
+    for owner in (scheduler, *managers):
         for attribute, value in owner.__dict__.items():
-            if value and isinstance(value, _CONTAINERS) and attribute not in _NOT_A_TABLE:
-                left = sorted({name for item in value if (name := _request_id(item)) in names})
+            if value and attribute not in _NOT_A_TABLE and (isinstance(value, _CONTAINERS) or depth > 1):
+                left = sorted(set(_named(value, names, depth)))
                 if left:
                     found.append((f"{type(owner).__name__}.{attribute}", tuple(left)))
     return tuple(found)
 
 
-def _request_id(item: Any) -> str | None:
-    if isinstance(item, str):
-        return item
-    return getattr(item, "request_id", None)
+def _named(value: Any, names: tuple[str, ...], depth: int) -> Iterator[str]:
+    """The request ids of the scope in a container: its keys and items, and with ``depth`` what is further inside."""
+    if isinstance(value, str):
+        if value in names:
+            yield value
+    elif getattr(value, "request_id", None) in names:
+        yield value.request_id
+    elif depth and isinstance(value, (list, tuple, set, frozenset, deque)):
+        for item in value:
+            yield from _named(item, names, depth - 1)
+    elif depth and isinstance(value, dict):
+        for key, item in value.items():
+            yield from _named(key, names, depth - 1)
+            yield from _named(item, names, depth - 1)
+    elif depth and _is_foreign(value):
+        yield from _named(list(_contents(value)), names, depth)

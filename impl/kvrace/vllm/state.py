@@ -5,7 +5,9 @@ Every exception from "all state counts" is here with its reason; spec/exploratio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import sys
+import types
+from collections.abc import Callable, Hashable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +27,9 @@ def _steps_ahead(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashabl
 
 
 def _fences(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashable:
-    walk.encode(value)
+    encoded = walk.encode(value)
+    if any(len(entry) != 2 for entry in value):  # a subclass keeps something else there
+        return encoded
     processed = int(walk.context["processed"])
     return tuple((fence - processed, tuple(walk.names[block.block_id] for block in blocks)) for fence, blocks in value)
 
@@ -76,8 +80,65 @@ def _put_block(block: Any, contents: tuple[Any, ...]) -> None:
         setattr(block, slot, item)
 
 
-def capture_rules(api: Api) -> CaptureRules:
-    """The rules for the vLLM release behind ``api``."""
+def is_stock(kind: type) -> bool:
+    """Whether a class is vLLM's own."""
+    return kind.__module__.startswith(STOCK_MODULES)
+
+
+def foreign_classes(scheduler_class: type) -> list[type]:
+    """The classes of a scheduler's ancestry that are not vLLM's own."""
+    return [base for base in scheduler_class.__mro__ if base is not object and not is_stock(base)]
+
+
+STOCK_MODULES = ("vllm.", "abc", "typing", "collections")
+
+
+def _words(code: types.CodeType) -> Iterator[str]:
+    """Every name and every string a piece of code uses, with the code inside it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _words(constant)
+        elif isinstance(constant, str):
+            yield constant
+
+
+def _words_of(scheduler_class: type) -> set[str]:
+    """The names used in foreign classes and in the modules they are defined in."""
+    words: set[str] = set()
+    for kind in foreign_classes(scheduler_class):
+        places = [vars(kind), vars(sys.modules[kind.__module__]) if kind.__module__ in sys.modules else {}]
+        for value in [value for place in places for value in place.values()]:
+            function = getattr(value, "__func__", getattr(value, "fget", value))
+            code = getattr(function, "__code__", None)
+            if isinstance(code, types.CodeType):
+                words.update(_words(code))
+    return words
+
+
+def capture_rules(api: Api, scheduler_class: type | None = None) -> CaptureRules:
+    """The rules for the vLLM release behind ``api``, and for a scheduler class that may be a subclass of its own.
+
+    Reasons that hold for vLLM's own code need not hold for a subclass: what it names in its code is compared as it is, steps in
+    flight are copied and compared in full, and blocks are compared by id, since a subclass may keep ids anywhere.
+    """
+    rules = _stock_rules(api)
+    foreign = scheduler_class is not None and bool(foreign_classes(scheduler_class))
+    if not foreign or scheduler_class is None:
+        return rules
+    words = _words_of(scheduler_class)
+    rules.attributes = {
+        (owner, name): rule
+        for (owner, name), rule in rules.attributes.items()
+        if name not in words or owner in (api.block_pool, api.free_queue)
+    }
+    rules.unordered = {(owner, name): reason for (owner, name), reason in rules.unordered.items() if name not in words}
+    rules.opaque = tuple(kind for kind in rules.opaque if kind is not api.scheduler_output)
+    rules.exact_blocks = True
+    return rules
+
+
+def _stock_rules(api: Api) -> CaptureRules:
     scheduler, request, pool, queue = api.scheduler, api.request, api.block_pool, api.free_queue
     attributes: dict[tuple[type, str], tuple[Rule, str]] = {
         (scheduler, "current_step"): (leave_out, "a counter, only compared with next_decode_eligible_step"),
@@ -118,5 +179,5 @@ def capture_rules(api: Api) -> CaptureRules:
         },
         block=api.block,
         known=api.stock_attributes,
-        trusted_modules=("vllm.",),
+        trusted_modules=STOCK_MODULES,
     )

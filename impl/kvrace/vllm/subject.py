@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 from kvmodel.errors import KvraceError
@@ -24,7 +26,7 @@ from kvrace.capture import StateWalk
 from kvrace.vllm.api import Api, load_api
 from kvrace.vllm.environment import make_config
 from kvrace.vllm.observation import observe
-from kvrace.vllm.state import capture_rules
+from kvrace.vllm.state import capture_rules, foreign_classes
 
 _TOKEN, _STOP_TOKEN = 5, 99
 
@@ -49,7 +51,8 @@ class VllmSubject:
         self._class = scheduler_class or self._api.scheduler_class(scope.scheduling)
         self._config = make_config(scope.scheduling == "async", scope.block_size, scope.prefix_sharing)
         self._config.cache_config.num_gpu_blocks = scope.blocks + 1
-        self._walk = StateWalk(capture_rules(self._api))
+        self._walk = StateWalk(capture_rules(self._api, self._class))
+        self._foreign = foreign_classes(self._class)
         self._requests = {name: self._api.request_maker(scope, index) for index, name in enumerate(scope.names)}
         self._steps: deque[tuple[Any, tuple[str, ...]]] = deque()
         self._pending = False
@@ -62,10 +65,13 @@ class VllmSubject:
         return Identity("vllm", self._api.version, name)
 
     def start(self) -> None:
-        self._config.cache_config.num_gpu_blocks = self.scope.blocks + 1
-        self.scheduler = self._api.make_scheduler(self._class, self._config, self.scope)
+        """A fresh scheduler. Raises KvraceError when a subclass cannot be constructed."""
+        try:
+            self.scheduler = self._api.make_scheduler(self._class, self._config, self.scope)
+            self._pending = bool(self.scheduler.has_requests())
+        except (Exception, SystemExit) as error:
+            raise KvraceError(f"constructing {self._class.__name__} failed: {_text(error)}{_place(error)}") from error
         self._steps.clear()
-        self._pending = bool(self.scheduler.has_requests())
 
     def apply(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
         connector = self.scheduler.connector
@@ -84,14 +90,16 @@ class VllmSubject:
                 case Update():
                     notices = self._update(event)
             self._pending = bool(self.scheduler.has_requests())
-        except SubjectHang as hang:
-            crash = _crash(hang, str(hang))
-        except Exception as error:
-            crash = _crash(error, f"{type(error).__name__}" + (f" ({_first_line(error)})" if str(error) else ""))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also SystemExit: a scheduler that leaves takes the engine with it
+            crash = self._crash(error)
         return Response(step, tuple(connector.loads), tuple(connector.handovers), notices, crash)
 
     def _schedule(self) -> DispatchedStep:
         output = self.scheduler.schedule()
+        if not isinstance(output, self._api.scheduler_output):
+            raise _WrongAnswer(self._class, "schedule", output, "SchedulerOutput")
         counts = output.num_scheduled_tokens
         requests = self.scheduler.requests
         entries = []
@@ -119,6 +127,8 @@ class VllmSubject:
         receiving = SortedIds(report.request for report in event.reports if report.direction == "load")
         answer = self._api.runner_output(list(output.num_scheduled_tokens), tokens, sending, receiving)
         outputs = self.scheduler.update_from_output(output, answer)
+        if not isinstance(outputs, dict):
+            raise _WrongAnswer(self._class, "update_from_output", outputs, "dict of EngineCoreOutputs")
         return tuple(
             sorted(
                 item.request_id
@@ -129,36 +139,72 @@ class VllmSubject:
         )
 
     def observe(self) -> Observation:
-        return observe(self.scheduler, self.scope.names, len(self._steps), self._pending)
+        stock = self._api.stock_attributes[self._api.scheduler] if self._foreign else None
+        return observe(self.scheduler, self.scope.names, len(self._steps), self._pending, stock)
 
     def capture(self, names: dict[int, int]) -> Capture:
-        scheduler = self.scheduler
-        self._walk.context["processed"] = getattr(scheduler, "processed_step_seq", 0)
-        self._walk.context["step"] = getattr(scheduler, "current_step", 0)
+        scheduler, walk = self.scheduler, self._walk
+        walk.context["processed"] = getattr(scheduler, "processed_step_seq", 0)
+        walk.context["step"] = getattr(scheduler, "current_step", 0)
         in_flight = tuple((tuple(output.num_scheduled_tokens.items()), samples) for output, samples in self._steps)
-        return self._walk.capture(scheduler, names, in_flight, tuple(self._steps))
-
-    def notes(self, exhausted: bool) -> tuple[str, ...]:
-        return self._walk.notes(exhausted)
+        if not self._foreign:
+            return walk.capture((scheduler,), names, in_flight, tuple(self._steps))
+        # A subclass may look into steps in flight, and may keep state in its class.
+        outputs = [output for output, _ in self._steps]
+        return walk.capture((scheduler, outputs), names, in_flight, tuple(self._steps), classes=self._foreign)
 
     def restore(self, snapshot: Any) -> None:
         self._steps = deque(self._walk.restore(snapshot))
 
+    def notes(self, exhausted: bool) -> tuple[str, ...]:
+        return self._walk.notes(exhausted)
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:200]
+    def _crash(self, error: BaseException) -> Crash:
+        """Where the scheduler's code raised. Raises HarnessError when it was kvrace's own code that did."""
+        hang = isinstance(error, SubjectHang)
+        if isinstance(error, _WrongAnswer):
+            return Crash(str(error), error.location, "")
+        frames = list(traceback.extract_tb(error.__traceback__))
+        ours = [frame for frame in frames if _is_ours(frame.filename)]
+        if frames[-1] in ours and not hang and not self._foreign:
+            frame = frames[-1]
+            raise HarnessError(
+                f"kvrace failed in {frame.filename}:{frame.lineno}: {_text(error)}; please report this"
+            ) from error
+        frame = next((frame for frame in reversed(frames) if frame not in ours), frames[-1])
+        text = str(error) if hang else _text(error)
+        return Crash(text, f"{_short(frame.filename)}:{frame.lineno} in {frame.name}", frame.line or "", hang=hang)
 
 
-def _crash(error: BaseException, text: str) -> Crash:
-    """Where the scheduler's code raised. Raises HarnessError when the innermost frame is kvrace's own."""
-    frames = traceback.extract_tb(error.__traceback__)
-    if isinstance(error, SubjectHang):
-        frames = [f for f in frames if "kvrace" not in f.filename.split("/")] or frames  # type: ignore[assignment]
-    frame = frames[-1]
-    if frame.filename == __file__ or frame.filename.endswith("kvrace/vllm/connector.py"):
-        raise HarnessError(f"kvrace failed in {frame.filename}:{frame.lineno}: {text}; please report this") from error
-    location = f"{_short(frame.filename)}:{frame.lineno} in {frame.name}"
-    return Crash(text, location, frame.line or "", hang=isinstance(error, SubjectHang))
+class _WrongAnswer(Exception):
+    """An entry point gave something its caller, EngineCore, cannot go on with."""
+
+    def __init__(self, kind: type, method: str, answer: object, wanted: str) -> None:
+        super().__init__(f"{method} returned {type(answer).__name__} instead of a {wanted}")
+        code = inspect.unwrap(getattr(kind, method)).__code__
+        self.location = f"{_short(code.co_filename)}:{code.co_firstlineno} in {method}"
+
+
+_OWN_FOLDER = str(Path(__file__).resolve().parents[1])
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith(_OWN_FOLDER)
+
+
+def _text(error: BaseException) -> str:
+    """The type and the first line of an exception, whatever its ``__str__`` does."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:
+        lines = []
+    name = type(error).__name__
+    return f"{name} ({lines[0][:200]})" if lines else name
+
+
+def _place(error: BaseException) -> str:
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(f.filename)]
+    return f" ({_short(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
 
 
 def _short(filename: str) -> str:
