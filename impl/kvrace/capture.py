@@ -328,7 +328,9 @@ class StateWalk:
 
     def _is_constant(self, value: Any) -> bool:
         """Whether the walk leaves values of this type alone: code, configuration, services."""
-        return self._handlers.setdefault(type(value), self._handler_for(type(value))) is _nothing
+        kind = type(value)
+        handler = self._handlers.get(kind) or self._handlers.setdefault(kind, self._handler_for(kind))
+        return handler is _nothing
 
     def _slotted(self, value: Any, plan: ClassPlan) -> Hashable:
         seen = self._seen

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
+import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from kvmodel.errors import KvraceError
@@ -15,14 +18,27 @@ def reason(error: OSError) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write ``text`` to a temporary file in the same folder, then rename it. Raises KvraceError and leaves nothing half-written."""
+    """Write ``text`` to a temporary file, then rename it. Raises KvraceError and leaves nothing half-written.
+
+    A symbolic link stays one, and the file it leads to is written. What is there and no regular file (a device, a FIFO, this
+    process's own standard output) is written straight through and never replaced.
+    """
     temporary = ""
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        there = _status(path)
+        if there is not None and _is_open_here(there) is not None:
+            _write_to_descriptor(_is_open_here(there), text)
+            return
+        if there is not None and not stat.S_ISREG(there.st_mode):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            return
+        target = Path(os.path.realpath(path))
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".kvrace-", suffix=".part")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        os.chmod(temporary, 0o666 & ~_umask() if there is None else stat.S_IMODE(there.st_mode))
+        os.replace(temporary, target)
     except OSError as error:
         raise KvraceError(f"cannot write {path}: {reason(error)}") from error
     finally:
@@ -30,11 +46,50 @@ def write_atomically(path: Path, text: str) -> None:
             os.unlink(temporary)
 
 
+def _status(path: Path) -> os.stat_result | None:
+    """What is at the end of ``path``, links followed; None where nothing is. Raises OSError for a loop of links."""
+    try:
+        return os.stat(path)
+    except FileNotFoundError:
+        return None
+
+
+def _is_open_here(there: os.stat_result) -> int | None:
+    """The descriptor, if this is what standard output or standard error go to (``/dev/stdout``, also when it is a file)."""
+    for descriptor in (1, 2):
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(descriptor), there) and not stat.S_ISCHR(there.st_mode):
+                return descriptor
+    return None
+
+
+def _write_to_descriptor(descriptor: int | None, text: str) -> None:
+    assert descriptor is not None
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    with open(descriptor, "w", encoding="utf-8", closefd=False) as file:
+        file.write(text)
+
+
 def _umask() -> int:
     """The process's umask. It can only be read by setting it; kvrace has one thread at this point."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def check_target(path: Path, what: str) -> None:
+    """Raise KvraceError, naming ``what``, when :func:`write_atomically` could not write ``path``."""
+    try:
+        there = _status(path)
+    except OSError as error:
+        raise KvraceError(f"{what}: cannot write {path}: {reason(error)}") from error
+    if there is None or stat.S_ISREG(there.st_mode):
+        check_writable(Path(os.path.realpath(path)).parent, what)
+    elif stat.S_ISDIR(there.st_mode):
+        raise KvraceError(f"{what}: {path} is a folder")
+    elif stat.S_ISSOCK(there.st_mode) or not os.access(path, os.W_OK):
+        raise KvraceError(f"{what}: {path} cannot be written to")
 
 
 def check_writable(folder: Path, what: str) -> None:
@@ -51,13 +106,17 @@ def check_writable(folder: Path, what: str) -> None:
 
 
 class TraceFolder:
-    """The folder for trace files, made before anything is explored and taken away again if it stays empty."""
+    """The folder for trace files, made before anything is explored and taken away again if it stays empty.
+
+    ``path`` is absolute; ``shown`` is what the user has called it.
+    """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.shown = path, path
         self._made: list[Path] = []
-        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         try:
+            self.path = path.absolute()  # a scheduler may change the working folder
+            missing = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
             for folder in reversed(missing):
                 folder.mkdir()
                 self._made.append(folder)
@@ -72,7 +131,8 @@ class TraceFolder:
     def leave_no_empty_folder(self) -> None:
         """Remove the folders this run made, if nothing is in them."""
         for folder in reversed(self._made):
-            if any(folder.iterdir()):
+            try:
+                folder.rmdir()
+            except OSError:  # something is in it, or it is gone
                 return
-            folder.rmdir()
         self._made.clear()

@@ -12,17 +12,20 @@ import re
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
-from typing import Any
+from importlib.machinery import PathFinder
+from typing import Any, TextIO
 
-from kvmodel.errors import KvraceError
+from kvmodel.errors import KvraceError, quoted
 from kvmodel.port import Subject
 from kvmodel.scope import Scheduling, Scope
+from kvrace.watchdog import describe
 
 BOTH: tuple[Scheduling, ...] = ("sync", "async")
 DEFAULT_POLICY = "assert"
+_MISSING = object()
 _CLASS_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
@@ -63,7 +66,7 @@ def choose_subject(
     if spec == "vllm":
         return _vllm(importing)
     if not _CLASS_PATH.fullmatch(spec):
-        raise KvraceError(f"unknown subject {spec!r}: use vllm, reference or module:Class")
+        raise KvraceError(f"unknown subject {quoted(spec)}: use vllm, reference or module:Class")
     return _class(spec, importing)
 
 
@@ -83,7 +86,11 @@ def _vllm_or_reference(importing: Callable[[bool], None]) -> SubjectChoice:
     try:
         return _vllm(importing)
     except VllmUnavailable as error:
-        return _reference(DEFAULT_POLICY, f"{error}. The reference scheduler is checked instead.")
+        return _reference(DEFAULT_POLICY, f"{_sentence(str(error))} The reference scheduler is checked instead.")
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def _vllm(importing: Callable[[bool], None]) -> SubjectChoice:
@@ -96,6 +103,7 @@ def _vllm(importing: Callable[[bool], None]) -> SubjectChoice:
 def _class(spec: str, importing: Callable[[bool], None]) -> SubjectChoice:
     _find_module(spec.partition(":")[0])  # before the seconds that vLLM takes
     api = _load_vllm(importing)
+    _make_importable(os.getcwd())
     found = _import_class(spec)
     if not isinstance(found, type) or not issubclass(found, api.scheduler):
         raise KvraceError(f"{spec} is not a subclass of vllm.v1.core.sched.scheduler:Scheduler")
@@ -109,13 +117,19 @@ def _class(spec: str, importing: Callable[[bool], None]) -> SubjectChoice:
 
 
 def _find_module(module_name: str) -> None:
-    """Make the current folder importable and look for the module's outermost package. Raises KvraceError."""
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    """Look for the module's outermost package, also in the current folder, without importing anything. Raises KvraceError."""
     importlib.invalidate_caches()
     package = module_name.partition(".")[0]
-    if package not in sys.modules and importlib.util.find_spec(package) is None:
-        raise KvraceError(f"there is no module {package!r} in {os.getcwd()} or on the Python path")
+    if package in sys.modules or importlib.util.find_spec(package):
+        return
+    if PathFinder.find_spec(package, [os.getcwd()]) is None:
+        raise KvraceError(f"there is no module {quoted(package)} in {os.getcwd()} or on the Python path")
+
+
+def _make_importable(folder: str) -> None:
+    """After everything else, so that a file of the user takes the place of nothing that vLLM imports."""
+    if folder not in sys.path:
+        sys.path.append(folder)
 
 
 def _import_class(spec: str) -> object:
@@ -123,13 +137,14 @@ def _import_class(spec: str) -> object:
     module_name, _, path = spec.partition(":")
     try:
         found: Any = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
-        text = f"{type(error).__name__}: {error}".removesuffix(": ")
-        raise KvraceError(f"importing {module_name} failed: {text}{_place(error)}") from error
-    for name in path.split("."):
-        if not hasattr(found, name):
-            raise KvraceError(f"module {module_name!r} has no class {path!r}")
-        found = getattr(found, name)
+        for name in path.split("."):
+            found = getattr(found, name, _MISSING)
+            if found is _MISSING:
+                raise KvraceError(f"module {quoted(module_name)} has no class {quoted(path)}")
+    except (KvraceError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # also SystemExit: kvrace says how it ends
+        raise KvraceError(f"importing {module_name} failed: {describe(error)}{_place(error)}") from error
     return found
 
 
@@ -148,27 +163,52 @@ def _load_vllm(importing: Callable[[bool], None]) -> Any:
     try:
         with _quiet():
             return load_api()
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        from kvrace.vllm.environment import VllmUnavailable
+
+        raise VllmUnavailable(f"preparing vLLM failed: {describe(error)}") from error
     finally:
         importing(False)
+
+
+@contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Standard output is for the report: what a scheduler or a user's module prints goes to standard error."""
+    with _redirected({1: 2}), redirect_stdout(sys.stderr):
+        yield
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Send what is written to the file descriptors 1 and 2, by Python or by native code, to a file that is then dropped."""
     if os.environ.get("KVRACE_DEBUG"):
-        yield
-        return
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with tempfile.TemporaryFile() as sink:
-        kept = [os.dup(1), os.dup(2)]
-        os.dup2(sink.fileno(), 1)
-        os.dup2(sink.fileno(), 2)
-        try:
+        with stdout_to_stderr():
             yield
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            for descriptor, copy in zip((1, 2), kept, strict=True):
-                os.dup2(copy, descriptor)
-                os.close(copy)
+        return
+    with tempfile.TemporaryFile() as sink, _redirected({1: sink.fileno(), 2: sink.fileno()}):
+        yield
+
+
+@contextmanager
+def _redirected(targets: dict[int, int]) -> Iterator[None]:
+    """File descriptors that lead elsewhere for a while. What is buffered goes where it was written to."""
+    streams = (sys.stdout, sys.stderr)
+    _flush(streams)
+    kept = {descriptor: os.dup(descriptor) for descriptor in targets}
+    for descriptor, target in targets.items():
+        os.dup2(target, descriptor)
+    try:
+        yield
+    finally:
+        _flush(streams)
+        for descriptor, copy in kept.items():
+            os.dup2(copy, descriptor)
+            os.close(copy)
+
+
+def _flush(streams: Iterable[TextIO]) -> None:
+    for stream in streams:
+        with suppress(OSError, ValueError):  # a reader that has gone away; a stream that a scheduler has closed
+            stream.flush()

@@ -16,7 +16,7 @@ import itf_py
 
 import kvrace
 from kvmodel.contract import Contract
-from kvmodel.errors import KvraceError
+from kvmodel.errors import KvraceError, quoted
 from kvmodel.events import Event, parse_event
 from kvmodel.playback import Frame
 from kvmodel.port import Identity
@@ -170,14 +170,14 @@ def _trace(path: Path, data: dict[str, Any]) -> RecordedTrace:
     if meta.get("format") != FORMAT:
         raise KvraceError(f"not a kvrace trace: #meta has no format {FORMAT!r}")
     if type(meta.get("version")) is not int or meta["version"] != VERSION:
-        raise KvraceError(f"trace version {str(meta.get('version'))[:20]!r}; this kvrace reads version {VERSION}")
+        raise KvraceError(f"trace version {quoted(meta.get('version'))}; this kvrace reads version {VERSION}")
     subject = _table(meta, "subject")
     states = _states(data)
     events = _events(states)
     if _text(meta, "property") not in PROPERTY_NAMES:
-        raise KvraceError(f"unknown property {meta['property']!r}")
+        raise KvraceError(f"unknown property {quoted(meta['property'])}")
     if _text(meta, "blame") not in ("scheduler", "connector"):
-        raise KvraceError(f"unknown blame {meta['blame']!r}")
+        raise KvraceError(f"unknown blame {quoted(meta['blame'])}")
     return RecordedTrace(
         path,
         _text(meta, "kvrace"),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from kvmodel.errors import KvraceError
 from kvmodel.events import Event
 from kvmodel.port import Capture, ConnectorScript, Identity, Observation, Response, Subject, SubjectHang
 from kvmodel.scope import Scope
@@ -17,10 +18,15 @@ _TICK_SECONDS = 0.5
 
 
 class WatchedSubject:
-    """A subject that says which of its calls is running, for the watchdog."""
+    """A subject that says which of its calls is running, for the watchdog.
 
-    def __init__(self, subject: Subject) -> None:
+    Only a call into a scheduler's entry points can be judged (:meth:`apply`). Whatever else a scheduler does not come back from,
+    or leaves with something that is no error, ends the run with a KvraceError.
+    """
+
+    def __init__(self, subject: Subject, limit_seconds: float) -> None:
         self._subject = subject
+        self._limit_seconds = limit_seconds
         self.scope: Scope = subject.scope
         self.calls = 0
         self.running_call: int | None = None
@@ -30,7 +36,8 @@ class WatchedSubject:
         return self._subject.identity
 
     def start(self) -> None:
-        self._subject.start()
+        with self._ending("the scheduler's constructor"):
+            self._subject.start()
 
     def apply(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
         self.calls += 1
@@ -41,16 +48,93 @@ class WatchedSubject:
             self.running_call = None
 
     def observe(self) -> Observation:
-        return self._subject.observe()
+        with self._ending("reading the scheduler's state"):
+            return self._subject.observe()
 
     def capture(self, names: dict[int, int]) -> Capture:
-        return self._subject.capture(names)
+        with self._ending("copying the scheduler's state"):
+            return self._subject.capture(names)
 
     def notes(self, exhausted: bool) -> tuple[str, ...]:
         return self._subject.notes(exhausted)
 
     def restore(self, snapshot: Any) -> None:
-        self._subject.restore(snapshot)
+        with self._ending("putting back the scheduler's state"):
+            self._subject.restore(snapshot)
+
+    def _ending(self, what: str) -> _Ending:
+        return _Ending(self, what)
+
+
+class _Ending:
+    """A call that is no entry point. A class, not a generator, because there is one for each state that is explored."""
+
+    __slots__ = ("_subject", "_what")
+
+    def __init__(self, subject: WatchedSubject, what: str) -> None:
+        self._subject, self._what = subject, what
+
+    def __enter__(self) -> None:
+        self._subject.calls += 1
+        self._subject.running_call = self._subject.calls
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._subject.running_call = None
+        if error is not None:
+            _raise_clearly(self._what, error, self._subject._limit_seconds)
+
+
+def _raise_clearly(what: str, error: BaseException, limit_seconds: float) -> None:
+    """A KvraceError for a hang and for what is no Exception; everything else goes on as it is."""
+    if isinstance(error, SubjectHang):
+        raise KvraceError(f"{what} did not come back within {limit_seconds:g} s") from error
+    if not isinstance(error, (Exception, KeyboardInterrupt)):
+        raise KvraceError(f"{what} raised {describe(error)}") from error
+
+
+def describe(error: BaseException) -> str:
+    """Type and first line of an error, also of one that cannot be printed."""
+    try:
+        text = (str(error).strip().splitlines() or [""])[0][:200]
+    except BaseException:
+        text = "(it cannot be printed)"
+    return f"{type(error).__name__}: {text}".removesuffix(": ")
+
+
+def _can_watch() -> bool:
+    """Python has a timer signal in the main thread only, and not on every system."""
+    return threading.current_thread() is threading.main_thread() and hasattr(signal, "setitimer")
+
+
+def ending(make: Callable[[Scope], Subject], limit_seconds: float) -> Callable[[Scope], Subject]:
+    """The same function, with a KvraceError when making a subject takes longer than ``limit_seconds``."""
+
+    def made(scope: Scope) -> Subject:
+        with _alarm("making the scheduler", limit_seconds):
+            return make(scope)
+
+    return made
+
+
+@contextmanager
+def _alarm(what: str, limit_seconds: float) -> Iterator[None]:
+    def give_up(_number: int, _frame: FrameType | None) -> None:
+        raise SubjectHang(f"{what} did not come back within {limit_seconds:g} s")
+
+    if not _can_watch():
+        yield
+        return
+    previous = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, limit_seconds, limit_seconds)
+    try:
+        yield
+    except BaseException as error:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        _raise_clearly(what, error, limit_seconds)
+        raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
 
 
 @contextmanager
@@ -60,8 +144,8 @@ def watched(subject: Subject, limit_seconds: float) -> Iterator[WatchedSubject]:
     A timer looks every half second whether the same call is still running, so that a call costs nothing. Outside the main
     thread, where Python has no timer signal, nothing is watched.
     """
-    watching = WatchedSubject(subject)
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+    watching = WatchedSubject(subject, limit_seconds)
+    if not _can_watch():
         yield watching
         return
     same_call, waited = None, 0.0

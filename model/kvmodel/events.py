@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from kvmodel.errors import KvraceError
+from kvmodel.errors import KvraceError, quoted
 
 Direction = Literal["load", "save"]
 ReportKind = Literal["due", "duplicate", "unsolicited"]
@@ -110,14 +110,14 @@ _REPORT = re.compile(r"(load|save):([A-Z])(?::(duplicate|unsolicited))?")
 
 def _request(word: str, text: str) -> str:
     if not _REQUEST.fullmatch(word):
-        raise KvraceError(f"event {text!r}: {word!r} is not a request (one capital letter)")
+        raise KvraceError(f"event {quoted(text)}: {quoted(word)} is not a request (one capital letter)")
     return word
 
 
 def _transfer(word: str, text: str) -> tuple[str, Direction]:
     match = _REPORT.fullmatch(word)
     if not match or match[3]:
-        raise KvraceError(f"event {text!r}: {word!r} is not a transfer (load:A or save:A)")
+        raise KvraceError(f"event {quoted(text)}: {quoted(word)} is not a transfer (load:A or save:A)")
     return match[2], "load" if match[1] == "load" else "save"
 
 
@@ -130,11 +130,11 @@ def _update(words: list[str], text: str) -> Update:
             continue
         match = _REPORT.fullmatch(word)
         if not match:
-            raise KvraceError(f"event {text!r}: {word!r} is not a report (load:A, save:A, stop:A)")
+            raise KvraceError(f"event {quoted(text)}: {quoted(word)} is not a report (load:A, save:A, stop:A)")
         kind: ReportKind = "duplicate" if match[3] == "duplicate" else "unsolicited" if match[3] else "due"
         reports.append(Report("load" if match[1] == "load" else "save", match[2], kind))
     if len(set(reports)) != len(reports) or len(set(stops)) != len(stops):
-        raise KvraceError(f"event {text!r}: the same word twice")
+        raise KvraceError(f"event {quoted(text)}: the same word twice")
     return Update(tuple(sorted(reports)), tuple(sorted(stops)))
 
 
@@ -155,4 +155,4 @@ def parse_event(text: str) -> Event:
             return Lose(*_transfer(word, text))
         case ["update", *words]:
             return _update(words, text)
-    raise KvraceError(f"{text[:60]!r} is not an event (add, abort, schedule, update, ends, lose)")
+    raise KvraceError(f"{quoted(text)} is not an event (add, abort, schedule, update, ends, lose)")

@@ -60,5 +60,5 @@ def test_state_that_cannot_be_copied_is_refused(monkeypatch) -> None:
 
     subject = VllmSubject(Scope(("local",)), Counts)
     subject.start()
-    with pytest.raises(UnknownSubject, match="cannot copy state of type builtins.range_iterator"):
+    with pytest.raises(UnknownSubject, match="cannot copy Counts.ticket: it is a builtins.range_iterator"):
         subject.capture({block: block for block in range(3)})

@@ -135,19 +135,19 @@ def test_results_do_not_depend_on_the_hash_seed() -> None:
 
 
 @pytest.mark.parametrize("scheduling", SCHEDULINGS)
-def test_a_scheduler_that_keeps_numbers_of_its_own_is_compared_by_exact_block_ids(scheduling: Scheduling) -> None:
-    """A subclass may remember block ids as plain numbers; renaming blocks could then merge states that differ."""
+def test_a_subclass_is_compared_by_exact_block_ids(scheduling: Scheduling) -> None:
+    """A subclass may remember block ids in any form; renaming blocks could then merge states that differ."""
     from kvrace.vllm.api import load_api
 
     class Remembers(load_api().scheduler_class(scheduling)):
         def __init__(self, *args, **kwargs) -> None:
             super().__init__(*args, **kwargs)
-            self.newest_blocks: dict[str, list[int]] = {}
+            self.newest_blocks: dict[str, str] = {}
 
         def schedule(self, *args, **kwargs):
             output = super().schedule(*args, **kwargs)
             for new in output.scheduled_new_reqs:
-                self.newest_blocks[new.req_id] = list(new.block_ids[0])
+                self.newest_blocks[new.req_id] = f"block {new.block_ids[0]}"
             return output
 
     scope = Scope(("load", "local"), scheduling)
@@ -181,5 +181,4 @@ def test_a_counter_that_grows_for_ever_is_named_and_can_be_left_out() -> None:
     )
     exhausted = check_vllm([scope], scheduler_class=CountsForItself)
     assert exhausted.complete and broken(exhausted) == set()
-    assert exhausted.states == check_vllm([scope]).states
     assert exhausted.notes == ("not compared, at the word of its class: CountsForItself.num_updates",)

@@ -6,7 +6,7 @@ Each class changes as little of the reference scheduler as makes the fault; its 
 
 from __future__ import annotations
 
-from kvmodel.errors import KvraceError
+from kvmodel.errors import KvraceError, quoted
 from kvmodel.port import DispatchedStep, ScheduledRequest
 from kvrace.reference.pool import Block, BlockPool
 from kvrace.reference.request import Request, Status
@@ -21,7 +21,7 @@ def fault(name: str) -> type[ReferenceScheduler]:
     import kvrace.reference.faults_in_calls  # noqa: F401 - the other half of the registry
 
     if name not in FAULTS:
-        raise KvraceError(f"unknown mutant {name!r}: use one of {', '.join(sorted(FAULTS))}")
+        raise KvraceError(f"unknown mutant {quoted(name)}: use one of {', '.join(sorted(FAULTS))}")
     return FAULTS[name]
 
 

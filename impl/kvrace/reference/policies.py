@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvmodel.errors import KvraceError
+from kvmodel.errors import KvraceError, quoted
 from kvmodel.events import Direction
 from kvrace.reference.request import Request, Status
 
@@ -93,5 +93,5 @@ POLICIES: dict[str, type[AssertPolicy]] = {
 def make_policy(name: str) -> AssertPolicy:
     """Raises KvraceError for a name that is not in ``POLICIES``."""
     if name not in POLICIES:
-        raise KvraceError(f"unknown policy {name!r}: use one of {', '.join(POLICIES)}")
+        raise KvraceError(f"unknown policy {quoted(name)}: use one of {', '.join(POLICIES)}")
     return POLICIES[name]()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kvmodel.errors import KvraceError
+from kvrace.watchdog import describe
 
 _ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
@@ -55,6 +56,8 @@ def import_vllm() -> str:
         os.environ.setdefault(name, value)
     try:
         import vllm
+    except KeyboardInterrupt:
+        raise
     except ModuleNotFoundError as error:
         if error.name == "vllm":
             raise VllmUnavailable(
@@ -63,21 +66,33 @@ def import_vllm() -> str:
         raise VllmUnavailable(
             f"importing vLLM failed: no module named {error.name!r}; 'pip install {error.name}'"
         ) from error
-    except Exception as error:
+    except BaseException as error:  # also SystemExit: kvrace says how it ends
         raise VllmUnavailable(
-            f"importing vLLM failed: {type(error).__name__}: {_first_line(error)}; does 'python -c \"import vllm\"' work here?"
+            f"importing vLLM failed: {describe(error)}; does 'python -c \"import vllm\"' work here?"
         ) from error
+    _check_that_it_is_vllm(vllm)
     try:
         _use_plain_cpu_platform()
         _register_model()
-    except Exception as error:
-        raise VllmUnavailable(f"preparing vLLM failed: {type(error).__name__}: {_first_line(error)}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise VllmUnavailable(f"preparing vLLM failed: {describe(error)}") from error
     logging.getLogger("vllm").setLevel(logging.CRITICAL)
     return str(vllm.__version__)
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [""])[0][:200]
+def _check_that_it_is_vllm(found: Any) -> None:
+    """A folder ``vllm`` beside the user's files is a package to Python, and is found before the real one."""
+    file = getattr(found, "__file__", None)
+    if file is None:
+        folders = ", ".join(map(str, getattr(found, "__path__", ()))) or "nowhere"
+        raise VllmUnavailable(
+            f"importing vLLM failed: 'vllm' is the plain folder {folders}, not the package; rename it, or run kvrace in another "
+            "folder"
+        )
+    if not hasattr(found, "__version__"):
+        raise VllmUnavailable(f"importing vLLM failed: {file} is not vLLM: it has no __version__")
 
 
 def _use_plain_cpu_platform() -> None:
