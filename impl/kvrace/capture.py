@@ -329,7 +329,10 @@ class StateWalk:
     def _is_constant(self, value: Any) -> bool:
         """Whether the walk leaves values of this type alone: code, configuration, services."""
         kind = type(value)
-        handler = self._handlers.get(kind) or self._handlers.setdefault(kind, self._handler_for(kind))
+        try:
+            handler = self._handlers.get(kind) or self._handlers.setdefault(kind, self._handler_for(kind))
+        except _CannotCopy:  # raised again by the walk, which knows the path to it
+            return False
         return handler is _nothing
 
     def _slotted(self, value: Any, plan: ClassPlan) -> Hashable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -37,6 +37,7 @@ class Limits:
     call_seconds: float = 10.0
 
 
+_SAMPLES = 12
 _HANGS_MAX = 3
 """A hang costs its whole time limit, so a case ends after a few of them."""
 
@@ -70,8 +71,20 @@ class _Graph:
         self.blames: list[str] = []
         self.next_state: dict[int, int] = {}
         self.transitions = 0
+        self.crashes = 0
+        self.samples: dict[int, Hashable] = {}
+        self._stride = 1
         self.reached: Counter[str] = Counter()
         self.found: dict[tuple[str, str, str], _Found] = {}
+
+    def sample(self, key: Hashable) -> None:
+        """Remember the key of the newest state if it is its turn: at most twice ``_SAMPLES``, evenly over the whole graph."""
+        newest = len(self.parents) - 1
+        if newest % self._stride == 0:
+            self.samples[newest] = key
+        if len(self.samples) > 2 * _SAMPLES:
+            self._stride *= 2
+            self.samples = {state: key for state, key in self.samples.items() if state % self._stride == 0}
 
     def order_to(self, state: int) -> list[Event]:
         order: list[Event] = []
@@ -114,6 +127,7 @@ class CaseRun:
             except KeyboardInterrupt:
                 self.stopped = "interrupted"
             calls = self.lockstep.calls
+            self._replay_samples()
             if "no-stuck" in self.properties:
                 self._judge_progress()
             violations = tuple(self._confirm(found) for found in self._needed())
@@ -124,7 +138,7 @@ class CaseRun:
             self.graph.transitions,
             calls,
             time.monotonic() - self.started,
-            self.stopped,
+            self.stopped or self._cut_short(),
             self._verdicts(),
             violations,
             {name: self.graph.reached[name] for name in MILESTONE_NAMES},
@@ -172,7 +186,10 @@ class CaseRun:
         graph = self.graph
         graph.parents.append((source, event))
         graph.blames.append(blame_of(node.world))
+        graph.sample(node.key)
         if node.crashed:
+            graph.crashes += 1
+            graph.samples.pop(len(graph.parents) - 1, None)
             graph.alone.append(None)
             graph.resting.append(True)
             return
@@ -192,6 +209,21 @@ class CaseRun:
             finding = Finding("no-stuck", _stuck_message(self.subject.scope, frames[-1]), blame, "never at rest")
             graph.found[finding.signature] = _Found(finding, order, loop)
 
+    def _replay_samples(self) -> None:
+        """Play the orders to some states on fresh schedulers, and raise KvraceError when one leads elsewhere.
+
+        That a violation is replayed says nothing of a scope where everything holds; this shows there as well that copies are
+        exact and that the subject keeps no state out of their sight.
+        """
+        again = self.lockstep.again()
+        for state, key in self.graph.samples.items():
+            node = again.initial()
+            order = self.graph.order_to(state)
+            for event in order:
+                node = again.successor(node, event)
+            if node.key != key:
+                raise KvraceError(_not_the_same_twice(self.subject, "the same order led to another state", order))
+
     def _needed(self) -> list[_Found]:
         """The findings without those that blame the connector for what also happens when it breaks no rule."""
         found = self.graph.found
@@ -209,11 +241,7 @@ class CaseRun:
             bool(found.loop) or any(f.signature == finding.signature for f in frames[-1].findings)
         )
         if not shown:
-            order = ", ".join(map(str, found.order))
-            raise KvraceError(
-                f"{self.subject.identity} does not behave the same twice: '{finding.message}' did not come again after "
-                f"{order}. It keeps state outside the scheduler, or depends on time or chance; no verdict is given"
-            )
+            raise KvraceError(_not_the_same_twice(self.subject, f"'{finding.message}' did not come again", found.order))
         crash = frames[-1].response.crash
         return Violation(
             finding.property,
@@ -229,10 +257,24 @@ class CaseRun:
             len(found.order) if found.loop else None,
         )
 
+    def _cut_short(self) -> str | None:
+        """Crashes that no property in force reports leave the scope unexhausted for those that are."""
+        reporting = {"no-crash", "no-stuck"} & set(self.properties)
+        if self.graph.crashes and not any(rule in reporting for rule, _, _ in self.graph.found):
+            return f"{self.graph.crashes} states ended in a crash or a hang"
+        return None
+
     def _verdicts(self) -> dict[str, Verdict]:
         broken = {found.finding.property for found in self.graph.found.values()}
-        clean: Verdict = "holds" if self.stopped is None else "incomplete"
+        clean: Verdict = "incomplete" if self.stopped or self._cut_short() else "holds"
         return {name: "violated" if name in broken else clean for name in self.properties}
+
+
+def _not_the_same_twice(subject: Subject, what: str, order: Sequence[Event]) -> str:
+    return (
+        f"{subject.identity} does not behave the same twice: {what} after {', '.join(map(str, order))}. "
+        "It keeps state outside the scheduler, or depends on time or chance; no verdict is given"
+    )
 
 
 def _stuck_message(scope: Scope, frame: Frame) -> str:
@@ -258,6 +300,8 @@ def check(
     listen: Callable[[Progress], None] = lambda _: None,
 ) -> CheckResult:
     """Exhaust every scope, one after the other. Raises KvraceError when a subject cannot be made or is not deterministic."""
+    if not scopes:
+        raise KvraceError("there is nothing to check: no scope was given")
     started = time.monotonic()
     cases: list[CaseResult] = []
     notes: dict[str, None] = {}

@@ -9,12 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from kvmodel.contract import Contract
 from kvmodel.properties import PROPERTY_NAMES
 from kvmodel.scope import Scope
 from kvrace.check import Limits, MakeSubject, check
-from kvrace.result import CheckResult, Verdict, Violation
+from kvrace.result import CheckResult, Progress, Verdict, Violation
+from kvrace.watchdog import ending
+
+Outcome = Literal["killed", "survived", "undetermined"]
 
 MUTANT_LIMITS = Limits(max_states=20_000, call_seconds=2.0)
 """A fault may make the state space endless, and one of them makes a call endless."""
@@ -49,19 +53,30 @@ class Row:
         return self.result.verdicts
 
     @property
+    def outcome(self) -> Outcome:
+        """``survived`` only if the property holds over the whole scope; ``undetermined`` if a limit or the user came first."""
+        outcomes: dict[Verdict, Outcome] = {"violated": "killed", "holds": "survived", "incomplete": "undetermined"}
+        return outcomes[self.verdicts[self.mutant.property]]
+
+    @property
     def killed(self) -> bool:
         """Whether the property meant to catch the fault did."""
-        return self.verdicts[self.mutant.property] == "violated"
+        return self.outcome == "killed"
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user ended the run of this mutant."""
+        return self.result.stopped == "interrupted"
 
     @property
     def evidence(self) -> Violation | None:
-        """The shortest order that breaks the property meant to catch the fault; None when it survived."""
+        """The shortest order that breaks the property meant to catch the fault; None when it was not killed."""
         orders = [found for found in self.result.violations if found.property == self.mutant.property]
         return min(orders, key=lambda found: len(found.events), default=None)
 
     @property
     def shortest(self) -> int | None:
-        """Events of that order, those of a loop not counted; None when the mutant survived."""
+        """Events of that order, those of a loop not counted; None when the mutant was not killed."""
         found = self.evidence
         if found is None:
             return None
@@ -75,21 +90,29 @@ class Row:
         )
 
 
-def run_mutant(mutant: Mutant, limits: Limits = MUTANT_LIMITS) -> Row:
+def _nobody(_: Progress) -> None:
+    """Hears of no progress."""
+
+
+def run_mutant(mutant: Mutant, limits: Limits = MUTANT_LIMITS, progress: Callable[[Progress], None] = _nobody) -> Row:
     """Exhaust the mutant's scope and judge every property."""
-    return Row(
-        mutant, check(mutant.make_subject, [mutant.scope], mutant.contract, scope_name=mutant.name, limits=limits)
-    )
+    make = ending(mutant.make_subject, limits.call_seconds)
+    result = check(make, [mutant.scope], mutant.contract, scope_name=mutant.name, limits=limits, listen=progress)
+    return Row(mutant, result)
 
 
 def kill_table(
     mutants: Sequence[Mutant],
     limits: Limits = MUTANT_LIMITS,
     listen: Callable[[Mutant, float], None] = lambda _mutant, _seconds: None,
+    progress: Callable[[Progress], None] = _nobody,
 ) -> Iterator[Row]:
-    """One row for each mutant, as soon as it is known. ``listen`` gets each mutant and the seconds it took."""
+    """One row for each mutant, as soon as it is known; the last one if it is interrupted. ``listen`` gets each mutant and the
+    seconds it took, ``progress`` what :func:`kvrace.check.check` reports."""
     for mutant in mutants:
         started = time.monotonic()
-        row = run_mutant(mutant, limits)
+        row = run_mutant(mutant, limits, progress)
         listen(mutant, time.monotonic() - started)
         yield row
+        if row.interrupted:
+            return

@@ -15,6 +15,8 @@ from kvmodel.port import Capture, ConnectorScript, Identity, Observation, Respon
 from kvmodel.scope import Scope
 
 _TICK_SECONDS = 0.5
+_MAKING_SECONDS = 10.0
+"""Making a subject is never called a hang sooner: vLLM takes a while to make its configuration."""
 
 
 class WatchedSubject:
@@ -107,7 +109,8 @@ def _can_watch() -> bool:
 
 
 def ending(make: Callable[[Scope], Subject], limit_seconds: float) -> Callable[[Scope], Subject]:
-    """The same function, with a KvraceError when making a subject takes longer than ``limit_seconds``."""
+    """The same function, with a KvraceError when it does not come back within ``limit_seconds``, or within ten if that is more."""
+    limit_seconds = max(limit_seconds, _MAKING_SECONDS)
 
     def made(scope: Scope) -> Subject:
         with _alarm("making the scheduler", limit_seconds):

@@ -83,6 +83,10 @@ class Lockstep:
         self._capture(node)
         return node
 
+    def again(self) -> Lockstep:
+        """Another walk of the same subject from the start; its keys can be compared with those of this one."""
+        return Lockstep(self.subject, self.contract, merge=self.merge)
+
     def labels(self, node: Node) -> Sequence[Event]:
         if node.crashed:
             return ()

@@ -39,7 +39,8 @@ class ScheduledRequest(NamedTuple):
     """One request in a dispatched step, as ``SchedulerOutput`` announces it to the workers.
 
     ``new_blocks`` replaces the workers' block table when ``replaces`` is set, else it is appended. ``start`` counts the tokens
-    whose KV exists before the step, ``computed`` those whose KV exists once it is over. ``samples`` says that the step ends with a sampled token for the request.
+    whose KV exists before the step, ``computed`` those whose KV exists once it is over. ``samples`` says that the step ends
+    with a sampled token for the request.
     """
 
     request: str
@@ -97,13 +98,12 @@ class Response(NamedTuple):
 class Observation(NamedTuple):
     """What a scheduler shows after an event. Block ids are the scheduler's own.
 
-    ``phases``: the status of each request it still knows. ``queues``: request ids by queue, in its order.
-    ``owned``: each request's block table. ``held_back``: blocks that
-    wait for a dispatched step before they go back (vLLM ``deferred_frees``). ``references``: reference count by block id, the
-    null block's entry is None. ``free``: the pool's free blocks in the order they will be given out. ``free_count``: the
-    pool's own counter of them. ``cached``: blocks the prefix cache offers. ``tables``: request ids in per-request tables, by
-    table name, once no request is live and no step in flight. ``negative``: names of bookkeeping counters below zero.
-    ``pending``: ``has_requests()``.
+    ``phases``: the status of each request it still knows. ``queues``: request ids by queue, in its order. ``owned``: each
+    request's block table. ``held_back``: blocks that are held for later, for a dispatched step (vLLM ``deferred_frees``) or in
+    a place of a subclass's own. ``references``: reference count by block id, the null block's entry is None. ``free``: the
+    pool's free blocks in the order they will be given out. ``free_count``: the pool's own counter of them. ``cached``: blocks
+    the prefix cache offers. ``tables``: request ids in per-request tables, by table name, once no step is in flight.
+    ``negative``: names of bookkeeping counters below zero. ``pending``: ``has_requests()``.
     """
 
     phases: tuple[tuple[str, str], ...]

@@ -64,8 +64,18 @@ def _fit_one_output(reports: tuple[Report, ...]) -> bool:
     return len({(report.direction, report.request) for report in reports}) == len(reports)
 
 
-def _updates(world: World, scope: Scope, contract: Contract) -> Iterator[Update]:
-    if not world.steps:
+def _may_add(world: World, scope: Scope) -> bool:
+    """EngineCore takes in new requests before it fills its pipeline, and only aborts while it waits for a step."""
+    return not scope.engine_order or len(world.steps) < scope.steps_in_flight
+
+
+def _may_update(world: World, scope: Scope, pending: bool) -> bool:
+    """EngineCore fills its pipeline before it waits for a step (``step_with_batch_queue``)."""
+    return bool(world.steps) and (not scope.engine_order or not pending or len(world.steps) == scope.steps_in_flight)
+
+
+def _updates(world: World, scope: Scope, contract: Contract, pending: bool) -> Iterator[Update]:
+    if not _may_update(world, scope, pending):
         return
     stoppable = _stoppable(world, scope)
     for reports in _subsets(possible_reports(world, scope, contract)):
@@ -80,13 +90,13 @@ def enabled(world: World, scope: Scope, contract: Contract, pending: bool) -> It
     ``pending`` is the subject's ``has_requests()``: an idle engine schedules nothing.
     """
     yield from _other_than_updates(world, scope, contract, pending)
-    yield from _updates(world, scope, contract)
+    yield from _updates(world, scope, contract, pending)
 
 
 def _other_than_updates(world: World, scope: Scope, contract: Contract, pending: bool) -> list[Event]:
     events: list[Event] = []
     for index, (name, request) in enumerate(zip(scope.names, world.requests, strict=True)):
-        if request.stage == Stage.ABSENT:
+        if request.stage == Stage.ABSENT and _may_add(world, scope):
             events.append(Add(name))
             if contract.unclaimed and scope.saves(index):
                 events.append(Add(name, claims=False))
@@ -110,7 +120,7 @@ def _allowed(world: World, scope: Scope, contract: Contract, pending: bool, even
     if not isinstance(event, Update):
         return event in _other_than_updates(world, scope, contract, pending)
     return (
-        bool(world.steps)
+        _may_update(world, scope, pending)
         and set(event.reports) <= set(possible_reports(world, scope, contract))
         and set(event.stops) <= set(_stoppable(world, scope))
         and event == Update(tuple(sorted(set(event.reports))), tuple(sorted(set(event.stops))))
@@ -129,6 +139,10 @@ def refusal(world: World, scope: Scope, contract: Contract, pending: bool, event
             return f"{len(world.steps)} of {scope.steps_in_flight} steps are already in flight"
         case Update() if not world.steps:
             return "no step is in flight"
+        case Update() if not _may_update(world, scope, pending):
+            return "the engine fills its pipeline first (the scope keeps to the engine's order)"
+        case Add() if not _may_add(world, scope):
+            return "the engine waits for a step (the scope keeps to the engine's order)"
         case Update(reports, stops):
             allowed = possible_reports(world, scope, contract)
             for report in reports:

@@ -6,12 +6,15 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 
 import typer
 
 from kvmodel.errors import KvraceError
 from kvrace.cli.app import app
-from kvrace.render.output import Output, drop, one_line
+from kvrace.cli.interrupt import end_as_with_ctrl_c
+from kvrace.render.output import Output, drop, error_line
+from kvrace.watchdog import describe
 
 USAGE_ERROR, INTERRUPTED = 2, 3
 _INTERRUPTED_IN_TYPER = 130
@@ -25,11 +28,14 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the shell (>&-)
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - stays open as long as the process
+    end_as_with_ctrl_c()
     status = run(sys.argv[1:])
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         drop(sys.stdout)
+    except (OSError, ValueError) as error:
+        status = _fail(f"cannot write to standard output: {error}")
     sys.exit(status)
 
 
@@ -46,13 +52,13 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         result = _INTERRUPTED_IN_TYPER
     except OSError as error:
-        return _fail(str(error))
-    except Exception as error:
+        about = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{about}{error.strerror or describe(error)}")
+    except BaseException as error:  # a scheduler may raise anything, and how kvrace ends is for kvrace to say
         if os.environ.get("KVRACE_DEBUG"):
             traceback.print_exc()
         return _fail(
-            f"unexpected {type(error).__name__}: {error}. This is a fault of kvrace; please report it with what "
-            "KVRACE_DEBUG=1 shows"
+            f"unexpected {describe(error)}. This is a fault of kvrace; please report it with what KVRACE_DEBUG=1 shows"
         )
     if result == _INTERRUPTED_IN_TYPER:
         _fail("interrupted; there is no verdict")
@@ -61,5 +67,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _fail(message: str) -> int:
-    Output(sys.stderr, color=False).write(f"kvrace: {one_line(message)}\n")
+    with suppress(KvraceError):  # nowhere to say it
+        Output(sys.stderr, color=False).write(f"kvrace: {error_line(message)}\n")
     return USAGE_ERROR

@@ -1,4 +1,4 @@
-"""Ctrl-C while exploring: the first one ends the exploration between two scheduler calls, the second one at once."""
+"""Ctrl-C or SIGTERM while exploring: the first one ends the exploration between two scheduler calls, the second one at once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from contextlib import contextmanager
 from types import FrameType
 
 from kvrace.result import Progress
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def end_as_with_ctrl_c() -> None:
+    """From now on SIGTERM raises KeyboardInterrupt, so that a run which is told to end says so and cleans up."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @contextmanager
@@ -26,15 +34,17 @@ def interruptible(listen: Callable[[Progress], None]) -> Iterator[Callable[[Prog
     def remember(_number: int, _frame: FrameType | None) -> None:
         nonlocal wanted
         wanted = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in _SIGNALS:
+            signal.signal(number, signal.default_int_handler)
 
     def listen_or_stop(progress: Progress) -> None:
         if wanted:
             raise KeyboardInterrupt
         listen(progress)
 
-    previous = signal.signal(signal.SIGINT, remember)
+    previous = [signal.signal(number, remember) for number in _SIGNALS]
     try:
         yield listen_or_stop
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in zip(_SIGNALS, previous, strict=True):
+            signal.signal(number, handler)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Iterator
 
-from kvmodel.errors import KvraceError
+from kvmodel.errors import KvraceError, quoted
 from kvrace.cli import options
-from kvrace.mutants import Mutant, kill_table
+from kvrace.cli.interrupt import interruptible
+from kvrace.mutants import Mutant, Row, kill_table
 from kvrace.render.mutants import kill_table_row, kill_table_summary
 from kvrace.render.output import standard_output
 from kvrace.render.progress import progress_line
-from kvrace.subjects import choose_subject
+from kvrace.result import Progress
+from kvrace.subjects import choose_subject, stdout_to_stderr
 
 
 def mutants_command(
@@ -33,19 +36,40 @@ def mutants_command(
       0  every mutant is killed by the property meant for it
       1  a mutant survived
       2  usage or environment error, with one line on standard error
+      3  interrupted, or a limit was reached before a mutant was killed; none has survived
     """
     output = standard_output(not no_color)
+    rows: list[Row] = []
     with progress_line(not no_color) as line:
-        chosen = [mutant for mutant in _mutants(subject, line.importing) if fnmatch.fnmatchcase(mutant.name, pattern)]
+        known = _mutants(subject, line.importing)
+        chosen = [mutant for mutant in known if fnmatch.fnmatchcase(mutant.name, pattern)]
         if not chosen:
-            raise KvraceError(f"no mutant of {subject} is called {pattern!r}; run 'kvrace mutants' to see their names")
-        rows = []
-        for row in kill_table(chosen):
-            line.clear()
-            output.print(kill_table_row(row))
-            rows.append(row)
-    output.print(kill_table_summary(rows))
-    return 0 if all(row.killed for row in rows) else 1
+            raise KvraceError(
+                f"no mutant of {subject} is called {quoted(pattern)}; run 'kvrace mutants' to see their names"
+            )
+        with interruptible(_nothing) as progress:
+            table = kill_table(chosen, progress=progress)
+            while (row := _next(table)) is not None:
+                line.clear()
+                output.print(kill_table_row(row))
+                rows.append(row)
+    output.print(kill_table_summary(rows, len(chosen)))
+    if any(row.outcome == "survived" for row in rows):
+        return 1
+    return 0 if len(rows) == len(chosen) and all(row.killed for row in rows) else 3
+
+
+def _nothing(_: Progress) -> None:
+    """A mutant takes less than the time in which progress is worth a line."""
+
+
+def _next(table: Iterator[Row]) -> Row | None:
+    """The next row; None at the end, and when the user interrupts between two explorations."""
+    try:
+        with stdout_to_stderr():
+            return next(table, None)
+    except KeyboardInterrupt:
+        return None
 
 
 def _mutants(subject: str, importing: object) -> list[Mutant]:
@@ -58,4 +82,4 @@ def _mutants(subject: str, importing: object) -> list[Mutant]:
         from kvrace.reference.mutants import MUTANTS
 
         return list(MUTANTS)
-    raise KvraceError(f"there are no mutants of {subject!r}: use reference or vllm")
+    raise KvraceError(f"there are no mutants of {quoted(subject)}: use reference or vllm")

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from kvrace.mutants import Row
+from kvrace.mutants import Outcome, Row
 from kvrace.render.terminal import SIGNS, STYLES
 
-_WIDTHS = (1, 27, 17, 9, None)
+_WIDTHS = (1, 27, 17, 12, None)
+_LOOKS: dict[Outcome, str] = {"killed": "holds", "survived": "violated", "undetermined": "incomplete"}
 
 
 def kill_table_row(row: Row) -> Table:
     """Name, the property meant to catch it, the length of the shortest order, and what was planted."""
-    events = "survived" if row.shortest is None else f"{row.shortest} events"
-    sign, style = (SIGNS["holds"], STYLES["holds"]) if row.killed else (SIGNS["violated"], STYLES["violated"])
+    events = row.outcome if row.shortest is None else f"{row.shortest} events"
+    sign, style = SIGNS[_LOOKS[row.outcome]], STYLES[_LOOKS[row.outcome]]
     table = Table.grid(padding=(0, 1, 0, 0))
     for width in _WIDTHS:
         table.add_column(width=width)
@@ -30,11 +31,23 @@ def kill_table_row(row: Row) -> Table:
     return table
 
 
-def kill_table_summary(rows: Sequence[Row]) -> Text:
-    """How many mutants were killed, and which were not."""
-    survivors = [row.mutant.name for row in rows if not row.killed]
+def kill_table_summary(rows: Sequence[Row], planned: int) -> Text:
+    """How many of the ``planned`` mutants were killed, and which were not. What is not known is never called killed."""
+    survivors = [row.mutant.name for row in rows if row.outcome == "survived"]
     if survivors:
         return Text(
-            f"{SIGNS['violated']} {len(survivors)} of {len(rows)} survived: {', '.join(survivors)}", STYLES["violated"]
+            f"{SIGNS['violated']} {len(survivors)} of {planned} survived: {', '.join(survivors)}", STYLES["violated"]
         )
-    return Text(f"{SIGNS['holds']} all {len(rows)} mutants are killed by the property meant for them", STYLES["holds"])
+    if any(row.interrupted for row in rows) or len(rows) < planned:
+        killed = sum(row.killed for row in rows)
+        return Text(
+            f"{SIGNS['incomplete']} interrupted: {killed} of {planned} are killed so far, and none has survived",
+            STYLES["incomplete"],
+        )
+    unknown = [row.mutant.name for row in rows if row.outcome == "undetermined"]
+    if unknown:
+        return Text(
+            f"{SIGNS['incomplete']} {len(unknown)} of {planned} undetermined, a limit was reached first: {', '.join(unknown)}",
+            STYLES["incomplete"],
+        )
+    return Text(f"{SIGNS['holds']} all {planned} mutants are killed by the property meant for them", STYLES["holds"])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import sys
+import unicodedata
 from typing import TextIO
 
 from rich.console import Console, RenderableType
+from rich.segment import Segment, Segments
 
 from kvmodel.errors import KvraceError
 from kvrace.files import reason
@@ -16,6 +19,9 @@ from kvrace.files import reason
 WIDTH_WITHOUT_TERMINAL = 100
 SMALLEST_WIDTH = 60
 _SYMBOLS = "·×↓↑•◀→↻✓✗…─—≡"
+_QUOTED_MOST, _UNBROKEN_MOST, _LINE_MOST = 60, 200, 600
+_QUOTED = re.compile(rf"'([^']{{{_QUOTED_MOST + 1},}})'")
+_UNBROKEN = re.compile(rf"(\S{{{_UNBROKEN_MOST}}})\S+")
 _PLAIN = str.maketrans(dict(zip(_SYMBOLS, "-xwrs<>~+X.--=", strict=True)))
 """One character for one, so that columns stay where they are."""
 
@@ -45,7 +51,11 @@ class Output:
             legacy_windows=False,
         )
         for part in parts:
-            console.print(part)
+            shown = [
+                segment if segment.control else Segment(_printable(segment.text), segment.style)
+                for segment in console.render(part)
+            ]
+            console.print(Segments(shown))
         lines = [line.rstrip() for line in buffer.getvalue().split("\n")]
         self.write("\n".join(lines))
 
@@ -63,6 +73,8 @@ class Output:
         except OSError as error:
             drop(self.stream)
             raise KvraceError(f"cannot write to {self.stream.name}: {reason(error)}") from error
+        except ValueError as error:
+            raise KvraceError("cannot write the report: the scheduler has closed the stream it goes to") from error
 
 
 def drop(stream: TextIO) -> None:
@@ -84,6 +96,20 @@ def one_line(text: str) -> str:
     """``text`` on one line, without control characters that a terminal would obey."""
     line = " ".join(text.split())
     return "".join(character if character.isprintable() else "?" for character in line)
+
+
+def error_line(text: str) -> str:
+    """``text`` as the one line of an error: quoted words and unbroken ones are cut, so that what is wrong stays in sight."""
+    line = _QUOTED.sub(lambda match: f"'{match[1][:_QUOTED_MOST]}…'", one_line(text))
+    line = _UNBROKEN.sub(lambda match: f"{match[1]}…", line)
+    return line if len(line) <= _LINE_MOST else f"{line[: _LINE_MOST - 1]}…"
+
+
+def _printable(text: str) -> str:
+    """``text`` without what is not shown but obeyed: control characters, and those that turn the direction of writing."""
+    if text.isprintable():
+        return text
+    return "".join(c for c in text if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp"))
 
 
 def standard_output(color: bool) -> Output:
