@@ -271,8 +271,9 @@ class CaseRun:
 
 
 def _not_the_same_twice(subject: Subject, what: str, order: Sequence[Event]) -> str:
+    after = ", ".join(map(str, order)) or "the start"
     return (
-        f"{subject.identity} does not behave the same twice: {what} after {', '.join(map(str, order))}. "
+        f"{subject.identity} does not behave the same twice: {what} after {after}. "
         "It keeps state outside the scheduler, or depends on time or chance; no verdict is given"
     )
 

@@ -13,6 +13,10 @@ REFERENCE = ("check", "--subject", "reference")
 VLLM = ("check", "--subject", "vllm")
 
 
+def _unfolded(text: str) -> str:
+    return " ".join(text.split())
+
+
 def test_the_seed_on_the_reference_scheduler(kvrace: Any, snapshot: SnapshotAssertion) -> None:
     shown = kvrace(*REFERENCE, "--scope", "seed")
     assert shown.status == 1
@@ -62,14 +66,14 @@ def test_incomplete_says_which_limit_and_what_to_do(kvrace: Any, snapshot: Snaps
 def test_a_violation_found_before_the_limit_is_a_violation(kvrace: Any) -> None:
     shown = kvrace(*REFERENCE, "--requests", "load_save", "--scheduler", "sync", "--max-states", 35)
     assert shown.status == 1
-    assert "not exhausted: the state limit was reached" in shown.out
+    assert "not exhausted: the state limit was reached" in _unfolded(shown.out)
 
 
 def test_the_time_limit(kvrace: Any) -> None:
     shown = kvrace(*REFERENCE, "--policy", "wait_for_all", "--scope", "medium", "--time-limit", 0.2)
     assert shown.status == 3
-    assert "the time limit was reached" in shown.out
-    assert "give a larger --time-limit" in shown.out
+    assert "the time limit was reached" in _unfolded(shown.out)
+    assert "give a larger --time-limit" in _unfolded(shown.out)
 
 
 def test_a_loop_is_marked(kvrace: Any, snapshot: SnapshotAssertion) -> None:
@@ -116,7 +120,7 @@ def test_the_json_result(kvrace: Any) -> None:
 def test_json_on_standard_output_has_it_for_itself(kvrace: Any) -> None:
     shown = kvrace(*REFERENCE, "--policy", "wait_for_all", "--scope", "seed", "--json", "-")
     assert json.loads(shown.out)["verdict"] == "holds"
-    assert "✓ holds: every property" in shown.err
+    assert "✓ holds on the reference scheduler 0.1.0 (not vLLM): every property" in shown.err
 
 
 def test_the_same_check_writes_the_same_files(kvrace: Any) -> None:
@@ -131,6 +135,43 @@ def test_only_the_properties_asked_for(kvrace: Any) -> None:
     shown = kvrace(*REFERENCE, "--scope", "seed", "--property", "no-leak", "--property", "handover")
     assert shown.status == 0
     assert "no-crash" not in shown.out
+    assert kvrace(*REFERENCE, "--scope", "seed", "--property", "no-leak, handover").screen == shown.screen
+
+
+def test_a_named_scope_with_orders_of_the_engine_loop_only(kvrace: Any) -> None:
+    shown = kvrace(*REFERENCE, "--scope", "seed", "--engine-order", "--json", "result.json")
+    assert "orders of the engine loop only" in _unfolded(shown.out)
+    assert all(case["scope"]["engine_order"] for case in json.loads(Path("result.json").read_text())["cases"])
+
+
+def test_the_report_fits_two_screens(kvrace: Any) -> None:
+    """Most of it is the shortest orders, and they are the same over scope small, which only takes longer. What holds takes a
+    line, and what the symbols mean is said once."""
+    shown = kvrace(*REFERENCE, "--scope", "seed", "--policy", "assert")
+    lines = shown.out.splitlines()
+    assert len(lines) <= 80
+    assert sum("◀ broken here" in line for line in lines) == 1
+    numbered = [line for line in lines if line.startswith("✗ ") and "/" in line.split("  ")[1]]
+    lengths = [int(line.split("  ")[2].split()[0]) for line in numbered]
+    assert len(lengths) > 1
+    assert lengths == sorted(lengths)
+
+
+@pytest.mark.parametrize(
+    ("policy", "status", "start"),
+    [("assert", 1, "✗ violated on "), ("wait_for_all", 0, "✓ holds on ")],
+)
+def test_the_verdict_names_who_was_checked(kvrace: Any, policy: str, status: int, start: str) -> None:
+    shown = kvrace(*REFERENCE, "--policy", policy, "--scope", "seed")
+    assert shown.status == status
+    assert f"{start}the reference scheduler 0.1.0 (not vLLM): " in shown.out
+
+
+def test_every_situation_has_words_for_a_scope_that_never_reached_it() -> None:
+    from kvmodel.milestones import MILESTONE_NAMES
+    from kvrace.render.terminal import NEVER
+
+    assert tuple(NEVER) == MILESTONE_NAMES
 
 
 def test_the_names_with_their_meanings(kvrace: Any, snapshot: SnapshotAssertion) -> None:

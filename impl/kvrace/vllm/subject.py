@@ -35,6 +35,10 @@ class HarnessError(KvraceError):
     """kvrace itself raised while the scheduler was running. A fault of ours, never a verdict."""
 
 
+_PRISTINE: dict[type, Any] = {}
+"""The state of subclasses themselves before kvrace made a scheduler of them."""
+
+
 class SortedIds(set[str]):
     """A set whose order of iteration does not depend on the hash seed: the connector's reports, in the order of their ids."""
 
@@ -66,12 +70,20 @@ class VllmSubject:
 
     def start(self) -> None:
         """A fresh scheduler. Raises KvraceError when a subclass cannot be constructed."""
+        if self._foreign:
+            self._refresh_classes()
         try:
             self.scheduler = self._api.make_scheduler(self._class, self._config, self.scope)
             self._pending = bool(self.scheduler.has_requests())
         except (Exception, SystemExit) as error:
             raise KvraceError(f"constructing {self._class.__name__} failed: {_text(error)}{_place(error)}") from error
         self._steps.clear()
+
+    def _refresh_classes(self) -> None:
+        """What a subclass keeps in its class outlives its schedulers: put back what was there before the first of them."""
+        if self._class not in _PRISTINE:
+            _PRISTINE[self._class] = self._walk.capture((), {}, classes=self._foreign).snapshot
+        self._walk.restore(_PRISTINE[self._class])
 
     def apply(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
         connector = self.scheduler.connector
