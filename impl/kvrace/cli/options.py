@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from kvmodel.contract import MEANINGS
+from kvmodel.errors import KvraceError
 from kvmodel.properties import PROPERTY_NAMES
 from kvmodel.scope import KINDS, NAMED_SCOPES
+
+_Given = TypeVar("_Given")
+
+
+def _not_empty(context: typer.Context, parameter: typer.CallbackParam, given: _Given) -> _Given:
+    """An empty value is a shell variable that is not set, and never what the user means."""
+    if "" in (given if isinstance(given, list) else [given]):
+        name = max(parameter.opts, key=len) if parameter.param_type_name == "option" else parameter.metavar
+        raise KvraceError(f"{name}: the value is empty")
+    return given
+
 
 _SUBJECT, _SCOPE, _LIMITS, _OUTPUT = "What is checked", "Over which scope", "When to stop", "What is written"
 DEFAULT_SCOPE = "small"
@@ -21,6 +32,7 @@ Subject = Annotated[
         metavar="vllm|reference|module:Class",
         help="The scheduler: vLLM's own, kvrace's reference scheduler, or your subclass of vLLM's (the current folder can be "
         "imported). Without it: vLLM where it can be imported, else the reference scheduler.",
+        callback=_not_empty,
         rich_help_panel=_SUBJECT,
     ),
 ]
@@ -30,6 +42,7 @@ Scheduler = Annotated[
         "--scheduler",
         metavar="sync|async",
         help="One step in flight, or two (async scheduling). Without it: both.",
+        callback=_not_empty,
         rich_help_panel=_SUBJECT,
     ),
 ]
@@ -40,6 +53,7 @@ Policy = Annotated[
         metavar="assert|skip|wait_for_all",
         help="What the reference scheduler does with the report of a transfer whose request is over: assert as vLLM 0.16-0.33 "
         "does, skip it, or hold the blocks until every transfer of the request is reported.",
+        callback=_not_empty,
         rich_help_panel=_SUBJECT,
     ),
 ]
@@ -49,6 +63,7 @@ Contract = Annotated[
         "--contract",
         metavar="NAME[,NAME]",
         help=f"What the connector may do: {', '.join(MEANINGS)}. 'kvrace check --list' says what each means.",
+        callback=_not_empty,
         rich_help_panel=_SUBJECT,
     ),
 ]
@@ -56,8 +71,9 @@ Property = Annotated[
     list[str] | None,
     typer.Option(
         "--property",
-        metavar="NAME",
-        help=f"Check only this one; may be given more than once. {', '.join(PROPERTY_NAMES)}.",
+        metavar="NAME[,NAME]",
+        help=f"Check only these; may be given more than once. {', '.join(PROPERTY_NAMES)}.",
+        callback=_not_empty,
         rich_help_panel=_SUBJECT,
     ),
 ]
@@ -67,6 +83,7 @@ ScopeName = Annotated[
         "--scope",
         metavar="NAME",
         help=f"A scope by name: {', '.join(NAMED_SCOPES)}. Default: {DEFAULT_SCOPE}.",
+        callback=_not_empty,
         rich_help_panel=_SCOPE,
     ),
 ]
@@ -76,6 +93,7 @@ Requests = Annotated[
         "--requests",
         metavar="KIND[,KIND]",
         help=f"A scope of your own: the kind of each request ({', '.join(KINDS)}). The options below go with it.",
+        callback=_not_empty,
         rich_help_panel=_SCOPE,
     ),
 ]
@@ -154,13 +172,18 @@ Json = Annotated[
         "--json",
         metavar="FILE",
         help="Write the result as JSON; '-' writes it to standard output and the report to standard error.",
+        callback=_not_empty,
         rich_help_panel=_OUTPUT,
     ),
 ]
 TraceFolder = Annotated[
-    Path,
+    str,
     typer.Option(
-        "--trace-dir", metavar="FOLDER", help="Where the order of each finding is written.", rich_help_panel=_OUTPUT
+        "--trace-dir",
+        metavar="FOLDER",
+        help="Where the order of each finding is written.",
+        callback=_not_empty,
+        rich_help_panel=_OUTPUT,
     ),
 ]
 NoColor = Annotated[
@@ -168,12 +191,22 @@ NoColor = Annotated[
 ]
 MutantsOf = Annotated[
     str,
-    typer.Option("--subject", metavar="reference|vllm", help="Where the faults are planted.", rich_help_panel=_SUBJECT),
+    typer.Option(
+        "--subject",
+        metavar="reference|vllm",
+        help="Where the faults are planted.",
+        callback=_not_empty,
+        rich_help_panel=_SUBJECT,
+    ),
 ]
 MutantPattern = Annotated[
     str,
     typer.Option(
-        "--only", metavar="PATTERN", help="Only mutants whose name matches, with * and ?.", rich_help_panel=_SUBJECT
+        "--only",
+        metavar="PATTERN",
+        help="Only mutants whose name matches, with * and ?.",
+        callback=_not_empty,
+        rich_help_panel=_SUBJECT,
     ),
 ]
 List = Annotated[
@@ -186,5 +219,8 @@ List = Annotated[
     ),
 ]
 TraceFile = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A trace file that 'kvrace check' wrote.", show_default=False)
+    str,
+    typer.Argument(
+        callback=_not_empty, metavar="FILE", help="A trace file that 'kvrace check' wrote.", show_default=False
+    ),
 ]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from kvmodel.errors import KvraceError
+from pathlib import Path
+
+from kvmodel.errors import KvraceError, shortened
 from kvrace.cli import options
 from kvrace.render.output import standard_output
 from kvrace.render.progress import progress_line
 from kvrace.render.replay import report
 from kvrace.replay import replay
-from kvrace.subjects import SubjectChoice, choose_subject
+from kvrace.subjects import SubjectChoice, choose_subject, stdout_to_stderr
 from kvrace.trace import RecordedTrace, read_trace
 
 
@@ -28,11 +30,11 @@ def replay_command(
       2  usage or environment error, with one line on standard error
       3  diverged: the scheduler does something else, and the order cannot be played to its end
     """
-    recorded = read_trace(file)
+    recorded = read_trace(Path(file))
     if not 0 < call_timeout < float("inf"):
         raise KvraceError(f"--call-timeout {call_timeout:g}: must be more than 0 seconds")
     output = standard_output(not no_color)
-    with progress_line(not no_color) as line:
+    with progress_line(not no_color) as line, stdout_to_stderr():
         choice = _choose(recorded, subject, policy, line.importing)
         result = replay(recorded, choice, call_timeout)
     output.print(report(result, output.width))
@@ -45,8 +47,8 @@ def _choose(recorded: RecordedTrace, subject: str | None, policy: str | None, im
     if spec is None:
         if recorded.spec not in ("vllm", "reference"):
             raise KvraceError(
-                f"{recorded.path} was recorded on {recorded.spec}; a trace does not choose what is imported, so add "
-                f"--subject {recorded.spec} (or another) to play it"
+                f"{recorded.path} was recorded on {shortened(recorded.spec)}; a trace does not choose what is imported, so "
+                f"add --subject {shortened(recorded.spec)} (or another) to play it"
             )
         spec = "reference" if policy is not None else recorded.spec
     if spec == "reference" and policy is None and recorded.spec == "reference":

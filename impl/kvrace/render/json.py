@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +16,22 @@ Traces = Mapping[Violation, Path]
 """The trace files that were written. Of each distinct finding only the shortest order over all cases has one."""
 
 
-def result_json(result: CheckResult, traces: Traces) -> str:
-    """The whole result. Keys keep their order and nothing but ``seconds`` differs between two runs of the same check."""
-    return json.dumps(_result(result, traces), indent=2, ensure_ascii=False) + "\n"
+def result_json(result: CheckResult, identities: Sequence[Identity], traces: Traces) -> str:
+    """The whole result; ``identities`` are the schedulers that were to be checked.
+
+    Keys keep their order and nothing but ``seconds`` differs between two runs of the same check.
+    """
+    return json.dumps(_result(result, identities, traces), indent=2, ensure_ascii=False) + "\n"
 
 
-def _result(result: CheckResult, traces: Traces) -> dict[str, Any]:
+def _result(result: CheckResult, identities: Sequence[Identity], traces: Traces) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
         "kvrace": kvrace.__version__,
         "verdict": result.verdict,
         "exit_code": result.exit_code,
-        "subject": _subject([case.identity for case in result.cases]),
+        "subject": _subject(identities),
         "scope": {"name": result.scope_name, "cases": result.cases_planned},
         "contract": str(result.contract),
         "states": result.states,
@@ -45,7 +48,7 @@ def _result(result: CheckResult, traces: Traces) -> dict[str, Any]:
     }
 
 
-def _subject(identities: list[Identity]) -> dict[str, str]:
+def _subject(identities: Sequence[Identity]) -> dict[str, str]:
     schedulers = dict.fromkeys(identity.scheduler for identity in identities)
     return {"name": identities[0].name, "version": identities[0].version, "scheduler": ",".join(schedulers)}
 

@@ -33,21 +33,19 @@ def kill_table_row(row: Row) -> Table:
 
 def kill_table_summary(rows: Sequence[Row], planned: int) -> Text:
     """How many of the ``planned`` mutants were killed, and which were not. What is not known is never called killed."""
+    killed = sum(row.killed for row in rows)
+    if killed == planned:
+        return Text(
+            f"{SIGNS['holds']} all {planned} mutants are killed by the property meant for them", STYLES["holds"]
+        )
     survivors = [row.mutant.name for row in rows if row.outcome == "survived"]
     if survivors:
         return Text(
             f"{SIGNS['violated']} {len(survivors)} of {planned} survived: {', '.join(survivors)}", STYLES["violated"]
         )
-    if any(row.interrupted for row in rows) or len(rows) < planned:
-        killed = sum(row.killed for row in rows)
-        return Text(
-            f"{SIGNS['incomplete']} interrupted: {killed} of {planned} are killed so far, and none has survived",
-            STYLES["incomplete"],
-        )
-    unknown = [row.mutant.name for row in rows if row.outcome == "undetermined"]
-    if unknown:
-        return Text(
-            f"{SIGNS['incomplete']} {len(unknown)} of {planned} undetermined, a limit was reached first: {', '.join(unknown)}",
-            STYLES["incomplete"],
-        )
-    return Text(f"{SIGNS['holds']} all {planned} mutants are killed by the property meant for them", STYLES["holds"])
+    if len(rows) < planned or any(row.interrupted for row in rows):
+        why = f"interrupted: {killed} of {planned} are killed so far, and none has survived"
+    else:
+        unknown = ", ".join(row.mutant.name for row in rows if not row.killed)
+        why = f"undetermined, because a limit was reached first: {unknown}; {killed} of {planned} are killed"
+    return Text(f"{SIGNS['incomplete']} {why}", STYLES["incomplete"])

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rich.box import Box
 from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -36,7 +35,7 @@ _LANE_MEANINGS = {
     "drops": "drops A: A is forgotten, its blocks are free",
     "hidden": "hidden: request_finished said False",
 }
-_RULE = Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
+_MARK_MEANING = f"{MARK} broken here"
 _GAP = 2
 _NUMBER_WIDTH = 3
 _ENOUGH_FOR_A_LANE = 14
@@ -69,16 +68,54 @@ class _Row:
     last: bool
 
 
+class Legend:
+    """What the words and symbols of the swim-lanes of one report mean; only those that occur in one of them."""
+
+    def __init__(self) -> None:
+        self._meanings: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._meanings)
+
+    def learn(self, rows: Sequence[_Row], shown: Sequence[int], broken: Broken | None) -> None:
+        cells = " ".join(row.cells[block] for row in rows for block in shown)
+        lanes = " ".join(f"{row.scheduler} {row.connector}" for row in rows)
+        self._meanings |= {text for symbol, text in _CELL_MEANINGS.items() if symbol in cells}
+        self._meanings |= {text for word, text in _LANE_MEANINGS.items() if word in lanes}
+        if broken and (broken.blocks or broken.lane):
+            self._meanings.add(_MARK_MEANING)
+
+    def lines(self, width: int) -> list[Text]:
+        """In a fixed order, and none broken over two lines."""
+        lines: list[str] = []
+        for part in (*_CELL_MEANINGS.values(), *_LANE_MEANINGS.values(), _MARK_MEANING):
+            if part not in self._meanings:
+                continue
+            if lines and cell_len(lines[-1]) + 3 + cell_len(part) <= width:
+                lines[-1] += f"   {part}"
+            else:
+                lines.append(part)
+        return [Text(line, style=QUIET) for line in lines]
+
+
 def swimlane(
-    frames: Sequence[Frame], broken: Broken | None, width: int, loop_start: int | None = None
+    frames: Sequence[Frame],
+    broken: Broken | None,
+    width: int,
+    loop_start: int | None = None,
+    legend: Legend | None = None,
 ) -> RenderableType:
-    """The frames of a playback as a table at most ``width`` wide. The frames after ``loop_start`` repeat for ever."""
+    """The frames of a playback as a table at most ``width`` wide. The frames after ``loop_start`` repeat for ever.
+
+    What its symbols mean goes to ``legend``, which the caller shows; without one it stands below the table.
+    """
     rows = [_row(frames, index, loop_start) for index in range(1, len(frames))]
     if not rows:
         return Text("no event was played", style=QUIET)
     shown, hidden = _columns(rows, broken, width)
     lanes = _lane_widths(rows, shown, broken, width)
-    table = Table(box=_RULE, padding=0, show_edge=False, header_style="bold")
+    table = Table.grid()
+    table.show_header, table.header_style = True, "bold"
     table.add_column("", width=_NUMBER_WIDTH + _GAP, style=QUIET)
     for name, size in zip(("client", "scheduler", "connector"), lanes, strict=True):
         table.add_column(name, width=size + _GAP)
@@ -86,7 +123,9 @@ def swimlane(
         table.add_column(f"block {block}", width=_cell_width(rows, block) + _GAP, no_wrap=True)
     for row in rows:
         table.add_row(*_line(row, shown, broken))
-    notes = [Text(line, style=QUIET) for line in _legend(rows, shown, broken, width)]
+    below = Legend() if legend is None else legend
+    below.learn(rows, shown, broken)
+    notes = below.lines(width) if legend is None else []
     notes += [Text(line, style=QUIET) for line in _not_shown(rows, hidden)]
     if loop_start is not None:
         notes.append(Text(f"↻ events {loop_start + 1} to {len(frames) - 1} repeat for ever", style=BROKEN))
@@ -234,23 +273,6 @@ def _line(row: _Row, shown: Sequence[int], broken: Broken | None) -> list[Text]:
             style = QUIET if text == "free" else TOUCHED if " " in text else ""
             line.append(Text(text, style=style))
     return line
-
-
-def _legend(rows: Sequence[_Row], shown: Sequence[int], broken: Broken | None, width: int) -> list[str]:
-    """What the words and symbols of this swim-lane mean; only those that occur, and none broken over two lines."""
-    cells = " ".join(row.cells[block] for row in rows for block in shown)
-    lanes = " ".join(f"{row.scheduler} {row.connector}" for row in rows)
-    parts = [text for symbol, text in _CELL_MEANINGS.items() if symbol in cells]
-    parts += [text for word, text in _LANE_MEANINGS.items() if word in lanes]
-    if broken and (broken.blocks or broken.lane):
-        parts.append(f"{MARK} broken here")
-    lines: list[str] = []
-    for part in parts:
-        if lines and cell_len(lines[-1]) + 3 + cell_len(part) <= width:
-            lines[-1] += f"   {part}"
-        else:
-            lines.append(part)
-    return lines
 
 
 def _not_shown(rows: Sequence[_Row], hidden: Sequence[int]) -> list[str]:

@@ -1,23 +1,22 @@
-"""What people read: who was checked over what, the verdict table, and every finding's shortest order."""
+"""What people read: who was checked over what, the verdict of each property, and every finding's shortest order."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 import kvrace
-from kvmodel.contract import MEANINGS, Contract
+from kvmodel.contract import EXACTLY_ONCE, MEANINGS, Contract
 from kvmodel.port import Identity
-from kvmodel.properties import PROPERTIES
 from kvmodel.scope import NAMED_SCOPES, Scope
-from kvrace.render.swimlane import Broken, swimlane
+from kvrace.render.swimlane import Broken, Legend, swimlane
 from kvrace.result import CheckResult, Verdict, Violation
 
 STYLES: dict[str, str] = {"holds": "green", "violated": "bold red", "incomplete": "yellow"}
@@ -27,7 +26,33 @@ _STOPS = {
     "state limit": ("the state limit was reached", "give a larger --max-states, or a smaller scope"),
     "interrupted": ("the run was interrupted", "let it run to its end"),
 }
+NEVER: dict[str, str] = {
+    "abort-before-schedule": "aborted a request that still waited",
+    "abort-during-load": "aborted a request during its load",
+    "abort-in-flight": "aborted a request between a schedule and its update",
+    "abort-when-over": "aborted a request that was over",
+    "two-steps": "had two steps in flight",
+    "held-back": "held freed blocks back for a dispatched step",
+    "preemption": "preempted a request",
+    "pool-dry": "had a request wait for blocks",
+    "shared-block": "shared a block between requests",
+    "load-and-save": "had load and save of one request pending together",
+    "two-reports": "brought two reports in one output",
+}
+"""Each milestone in the words that complete "this scope never …"."""
+_VERDICTS: tuple[Verdict, ...] = ("violated", "incomplete", "holds")
 _INDENT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayCommand:
+    """How the user replays a trace: the program as it is called here, and the option that a trace does not give by itself."""
+
+    program: str = "kvrace"
+    option: str = ""
+
+    def line(self, trace: Path) -> str:
+        return " ".join(filter(None, [self.program, "replay", shlex.quote(str(trace)), self.option]))
 
 
 def header(
@@ -56,11 +81,20 @@ def _scope_lines(name: str, scopes: Sequence[Scope]) -> list[str]:
 
 
 def _contract_lines(contract: Contract) -> list[str]:
+    if not contract.names:
+        return [f"{EXACTLY_ONCE}: the connector keeps every rule ('kvrace check --list' names them)"]
     return [f"{name}: the connector may {MEANINGS[name]}" for name in str(contract).split(",")]
 
 
-def report(result: CheckResult, traces: Mapping[Violation, Path], subject_option: str, width: int) -> RenderableType:
-    """The verdict table, the findings, and the verdict in one line. ``subject_option`` completes the replay command."""
+def report(
+    result: CheckResult,
+    identities: Sequence[Identity],
+    traces: Mapping[Violation, Path],
+    replay: ReplayCommand,
+    width: int,
+) -> RenderableType:
+    """The verdict of each property, the findings with the shortest first, and the verdict in one line."""
+    shortest_first = sorted(result.violations, key=lambda violation: len(violation.frames))
     parts: list[RenderableType] = [
         Text(
             f"{'explored' if result.complete else 'explored in part:'} {_count(result.states, 'state')}, "
@@ -68,54 +102,60 @@ def report(result: CheckResult, traces: Mapping[Violation, Path], subject_option
             style="dim",
         ),
         Text(""),
-        _verdict_table(result),
-        *_never_reached(result),
+        _verdicts(result, shortest_first),
         Text(""),
+        *_never_reached(result),
     ]
-    for number, violation in enumerate(result.violations, start=1):
-        parts += [
-            finding(violation, f"{number}/{len(result.violations)}", traces.get(violation), subject_option, width),
-            Text(""),
-        ]
+    if shortest_first:
+        parts += [_how_many(shortest_first), Text("")]
+    legend = Legend()
+    for number, violation in enumerate(shortest_first, start=1):
+        which = f"{number}/{len(shortest_first)}"
+        parts += [finding(violation, which, traces.get(violation), replay, width, legend), Text("")]
+    if legend:
+        parts += [*legend.lines(width), Text("")]
     parts += [Text(f"note: {note}", style=STYLES["incomplete"]) for note in result.notes]
-    return Group(*parts, verdict_line(result))
+    return Group(*parts, verdict_line(result, identities))
+
+
+def _how_many(violations: Sequence[Violation]) -> Text:
+    if len(violations) == 1:
+        return Text("1 finding, with the shortest order that shows it")
+    return Text(f"{len(violations)} findings, each with the shortest order that shows it; the shortest first")
 
 
 def _never_reached(result: CheckResult) -> list[Text]:
     """The milestones that did not occur: about them the verdicts say nothing."""
-    missing = [name for name, count in result.reached.items() if count == 0]
-    if not missing:
+    missing = [NEVER[name] for name, count in result.reached.items() if count == 0]
+    if not missing or not result.cases:
         return []
-    return [Text(""), Text(f"no verdict covers what this scope never reached: {', '.join(missing)}", style="dim")]
+    words = missing[0] if len(missing) == 1 else f"{', '.join(missing[:-1])} or {missing[-1]}"
+    return [Text(f"this scope never {words}: its verdicts say nothing about that", style="dim"), Text("")]
 
 
-def _verdict_table(result: CheckResult) -> Table:
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    table.add_column("property", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("meaning, and what was found", overflow="fold")
-    meanings = {rule.name: rule.meaning for rule in PROPERTIES}
-    for name, verdict in result.verdicts.items():
-        detail = Text(meanings[name], style="" if verdict == "violated" else "dim")
-        for line in _details(result, name, verdict):
-            detail.append(f"\n{line}", style=STYLES[verdict] if verdict != "violated" else "red")
-        table.add_row(Text(name, style="bold"), Text(f"{SIGNS[verdict]} {verdict}", style=STYLES[verdict]), detail)
+def _verdicts(result: CheckResult, violations: Sequence[Violation]) -> Table:
+    """One line for each property: what is violated first, what holds last."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, verdict in sorted(result.verdicts.items(), key=lambda item: _VERDICTS.index(item[1])):
+        bound = Text(_bound(result, name, verdict, violations), style="" if verdict == "violated" else "dim")
+        table.add_row(Text(f"{SIGNS[verdict]} {name}", style=STYLES[verdict]), Text(verdict), bound)
     return table
 
 
-def _details(result: CheckResult, name: str, verdict: Verdict) -> list[str]:
-    """The bound of a verdict, and for a violation what was found."""
+def _bound(result: CheckResult, name: str, verdict: Verdict, violations: Sequence[Violation]) -> str:
+    """Over what a verdict holds, and for a violation in how many cases and which findings."""
     cases = result.cases
     if verdict == "holds":
-        return [f"{_all_cases(len(cases))}, {_count(result.states, 'state')}, exhausted"]
+        return f"{_all_cases(len(cases))}, {_count(result.states, 'state')}, exhausted"
     if verdict == "incomplete":
-        return [
-            f"not decided: {result.stopped} in case {len(cases)} of {result.cases_planned}, {_count(result.states, 'state')}"
-        ]
+        return f"not decided: {result.stopped} in case {len(cases)} of {result.cases_planned}"
     broken = sum(case.verdicts[name] == "violated" for case in cases)
-    found = [v for v in result.violations if v.property == name]
     where = _all_cases(broken) if broken == len(cases) else f"{broken} of {_count(len(cases), 'case')}"
-    return [f"in {where}", *(f"{_order_length(v)}, blame {v.blame}: {v.message}" for v in found)]
+    found = [f"{n} ({_order_length(v)})" for n, v in enumerate(violations, start=1) if v.property == name]
+    return f"in {where}: finding{'s' if len(found) > 1 else ''} {', '.join(found)}"
 
 
 def _order_length(violation: Violation) -> str:
@@ -124,13 +164,10 @@ def _order_length(violation: Violation) -> str:
     return _count(len(violation.frames) - 1, "event")
 
 
-def finding(violation: Violation, number: str, trace: Path | None, subject_option: str, width: int) -> RenderableType:
+def finding(
+    violation: Violation, number: str, trace: Path | None, replay: ReplayCommand, width: int, legend: Legend
+) -> RenderableType:
     """One finding: what is wrong, whose rule was broken, the shortest order, and how to see it again."""
-    whose = (
-        "scheduler: the connector broke no rule"
-        if violation.blame == "scheduler"
-        else ("connector: the order needs what exactly-once forbids")
-    )
     head = Text.assemble(
         (f"{SIGNS['violated']} {violation.property}", STYLES["violated"]),
         f"  {number}  ",
@@ -138,45 +175,51 @@ def finding(violation: Violation, number: str, trace: Path | None, subject_optio
         "  ",
         violation.message,
     )
-    facts = Table.grid(padding=(0, 2, 0, 0))
-    facts.add_row(Text("blame", style="dim"), Text(whose))
+    whose = "" if violation.blame == "scheduler" else ": the order needs what exactly-once forbids"
+    facts = [Text(f"blame {violation.blame}{whose} · {violation.scope} · {violation.identity.scheduler}", style="dim")]
     if violation.location and violation.location not in violation.message:
-        facts.add_row(Text("at", style="dim"), Text(violation.location))
-    facts.add_row(Text("in", style="dim"), Text(f"{violation.scope} · {violation.identity.scheduler}"))
+        facts.append(Text(f"at {violation.location}", style="dim"))
     broken = Broken.of(violation.property, violation.blocks, violation.loop_start)
-    lanes = swimlane(violation.frames, broken, width - _INDENT, violation.loop_start)
-    parts: list[RenderableType] = [facts, Text(""), lanes]
+    lanes = swimlane(violation.frames, broken, width - _INDENT, violation.loop_start, legend)
+    parts: list[RenderableType] = [*facts, lanes]
     if trace is not None:
-        parts.append(Text.assemble(("replay  ", "dim"), replay_command(trace, subject_option)))
+        parts.append(Text.assemble(("replay  ", "dim"), replay.line(trace)))
     return Group(head, Padding(Group(*parts), (0, 0, 0, _INDENT)))
 
 
-def replay_command(trace: Path, subject_option: str) -> str:
-    """The one line that plays the trace again; ``subject_option`` is empty where the trace says it itself."""
-    return " ".join(filter(None, ["kvrace replay", shlex.quote(str(trace)), subject_option]))
-
-
-def verdict_line(result: CheckResult) -> Text:
-    """The verdict with its bound, as the last line of the report."""
+def verdict_line(result: CheckResult, identities: Sequence[Identity]) -> Text:
+    """The verdict with who was checked and its bound, as the last line of the report."""
+    who = _who(identities)
     bound = f"over {_all_cases(len(result.cases))} ({_count(result.states, 'state')})"
     if result.verdict == "holds":
-        return Text(f"✓ holds: every property, {bound}, exhausted", style=STYLES["holds"])
+        return Text(f"✓ holds on {who}: every property, {bound}, exhausted", style=STYLES["holds"])
     limit, remedy = _stop(result)
-    unfinished = f"{limit} in case {len(result.cases)} of {result.cases_planned}; {remedy}"
+    unfinished = f"{limit} in case {max(1, len(result.cases))} of {result.cases_planned}; {remedy}"
     if result.verdict == "incomplete":
         return Text(
-            f"? incomplete: nothing is violated in {_count(result.states, 'state')}, but {unfinished}",
+            f"? incomplete on {who}: nothing is violated in {_count(result.states, 'state')}, but {unfinished}",
             style=STYLES["incomplete"],
         )
     names = [name for name, verdict in result.verdicts.items() if verdict == "violated"]
-    line = Text(f"✗ violated: {', '.join(names)}", style=STYLES["violated"])
+    line = Text(f"✗ violated on {who}: {', '.join(names)}", style=STYLES["violated"])
     return line.append(
         f", {bound}, exhausted" if result.complete else f"; not exhausted: {unfinished}", style="default"
     )
 
 
+def _who(identities: Sequence[Identity]) -> str:
+    """Nobody shall take a verdict on the reference scheduler for one on vLLM, nor one on a subclass for one on its base."""
+    first = identities[0]
+    if first.name == "reference":
+        return f"the reference scheduler {first.version} (not vLLM)"
+    own = [identity.scheduler for identity in identities if ":" in identity.scheduler]
+    return f"{own[0]} with {first.name} {first.version}" if own else f"{first.name} {first.version}"
+
+
 def _stop(result: CheckResult) -> tuple[str, str]:
     stopped = result.stopped or "interrupted"
+    if "crash" in stopped:
+        return stopped, "nothing beyond them is known"
     return _STOPS.get(stopped, (stopped, "run it again"))
 
 

@@ -1,0 +1,32 @@
+"""How this very program is called again, as it can be pasted into the user's shell."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+
+NAME = "kvrace"
+
+
+def program() -> str:
+    """``kvrace`` where the shell finds this program under that name, else the path by which it was started."""
+    started = sys.argv[0]
+    if os.path.basename(started) == "__main__.py":
+        return f"{_shown(sys.executable)} -m {NAME}"
+    if os.path.basename(started) != NAME:  # a test, or somebody's own script
+        return NAME
+    found = shutil.which(NAME)
+    if found and os.path.exists(started) and os.path.samefile(found, started):
+        return NAME
+    return _shown(started)
+
+
+def _shown(path: str) -> str:
+    """Relative to the current folder if it lies below it."""
+    try:
+        below = os.path.relpath(path)
+    except OSError:  # there is no current folder any more
+        below = os.pardir
+    return shlex.quote(path if below.startswith(os.pardir) else below)
