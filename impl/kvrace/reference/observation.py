@@ -14,11 +14,10 @@ _COUNTERS = ("num_computed_tokens", "num_output_placeholders", "num_cached_block
 def observe(scheduler: ReferenceScheduler, names: tuple[str, ...], steps_in_flight: int) -> Observation:
     """Everything the properties look at. ``names`` are the request ids of the scope.
 
-    ``tables`` is only filled when no request is live and no step is in flight: before that, entries are no leak.
+    ``tables`` is only filled when no step is in flight: before that, entries are no leak.
     """
     requests, pool, blocks_of = scheduler.requests, scheduler.pool, scheduler.tables.blocks_of
     known = [(name, requests[name]) for name in names if name in requests]
-    busy = steps_in_flight > 0 or any(not request.status.finished for _, request in known)
     return Observation(
         phases=tuple((name, "HELD" if request.status.finished else request.status.name) for name, request in known),
         queues=tuple(
@@ -34,7 +33,7 @@ def observe(scheduler: ReferenceScheduler, names: tuple[str, ...], steps_in_flig
         free=tuple(block.block_id for block in pool.free),
         free_count=pool.free_count,
         cached=frozenset(block.block_id for block in pool.blocks if block.content is not None),
-        tables=() if busy else _tables(scheduler, names),
+        tables=() if steps_in_flight else _tables(scheduler, names),
         negative=tuple(
             f"{counter} of {name}" for name, request in known for counter in _COUNTERS if getattr(request, counter) < 0
         ),
