@@ -6,6 +6,7 @@ import os
 import pty
 import signal
 import time
+import types
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,12 @@ def _until(process: Any, word: str) -> str:
     return seen
 
 
-def test_ctrl_c_gives_the_incomplete_verdict(start: Any) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_gives_the_incomplete_verdict(start: Any, number: signal.Signals) -> None:
     process = start(*LONG)
     _until(process, "contract")
     time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 3
     last = " ".join(out.split())
@@ -112,6 +114,60 @@ def test_a_vllm_whose_import_fails(start: Any, tmp_path: Path) -> None:
     assert "note: importing vLLM failed: RuntimeError: operator torchvision::nms does not exist" in out
 
 
+@pytest.mark.parametrize("subject", [["--subject", "vllm"], []], ids=["asked for", "not asked for"])
+@pytest.mark.parametrize("error", ["SystemExit(0)", "GeneratorExit", "type('Odd', (BaseException,), {})"])
+def test_a_vllm_that_leaves_at_its_import(start: Any, tmp_path: Path, error: str, subject: list[str]) -> None:
+    package = tmp_path / "broken" / "vllm"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(f"raise {error}")
+    process = start(*SEED, *subject, prelude=f"import sys; sys.path.insert(0, {str(package.parent)!r})")
+    out, err = process.communicate(timeout=60)
+    if subject:
+        assert (process.returncode, out) == (2, "")
+        assert err.startswith("kvrace: importing vLLM failed: ")
+        assert err.count("\n") == 1
+    else:
+        assert (process.returncode, err) == (1, "")
+        assert "work here? The reference scheduler is checked instead." in " ".join(out.split())
+
+
+@pytest.mark.vllm
+def test_files_beside_the_users_module_take_the_place_of_nothing(start: Any) -> None:
+    Path("vllm").mkdir()
+    Path("vllm/__init__.py").write_text("raise RuntimeError('the wrong vllm')")
+    Path("mine.py").write_text("from vllm.v1.core.sched.scheduler import Scheduler\nclass Mine(Scheduler): pass\n")
+    process = start("check", "--subject", "mine:Mine", "--requests", "local", environment={"PYTHONSAFEPATH": "1"})
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (0, "")
+    assert "✓ holds on mine:Mine with vllm " in out
+
+
+@pytest.mark.parametrize("version", [False, True])
+def test_a_folder_that_is_called_vllm_is_named(version: bool) -> None:
+    from kvrace.vllm.environment import VllmUnavailable, _check_that_it_is_vllm
+
+    found = types.ModuleType("vllm")
+    found.__path__ = ["/home/user/vllm"]
+    if version:
+        found.__file__ = "/home/user/vllm/__init__.py"
+    with pytest.raises(VllmUnavailable, match="/home/user/vllm"):
+        _check_that_it_is_vllm(found)
+
+
+def test_ctrl_c_during_the_first_imports(start: Any) -> None:
+    interrupted = (
+        "import sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'kvrace.cli': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from kvrace.__main__ import main; main()\n"
+    )
+    process = start("check", prelude=interrupted)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (3, "", "kvrace: interrupted; there is no verdict\n")
+
+
 def test_help_is_quick(start: Any) -> None:
     """Asking for help imports neither vLLM nor z3 nor networkx."""
     slow = ("vllm", "torch", "z3", "networkx")
@@ -137,6 +193,25 @@ def test_progress_is_shown_on_a_terminal_and_taken_away(start: Any) -> None:
     assert "states/s" in line
     assert line.endswith("\r\x1b[2K"), "the last thing written clears the line"
     assert "\x1b" not in out
+
+
+@pytest.mark.vllm
+def test_a_constructor_that_hangs_is_not_waited_for(start: Any) -> None:
+    Path("hanging.py").write_text(
+        "from vllm.v1.core.sched.scheduler import Scheduler\n"
+        "class Hangs(Scheduler):\n"
+        "    def __init__(self, *args, **kwargs):\n"
+        "        while True:\n"
+        "            pass\n"
+    )
+    process = start("check", "--subject", "hanging:Hangs", "--requests", "local", "--call-timeout", 1)
+    try:
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 2
+    assert "did not come back within 1 s" in err
+    assert err.count("\n") == 1
 
 
 @pytest.mark.vllm

@@ -51,12 +51,28 @@ def test_a_scope_that_makes_no_sense_is_refused(fields: dict, words: str) -> Non
         {"early_stop": 1},
         {"scheduling": ["sync"]},
         {"surprise": 1},
-        {"block_size": 0},
+        {"surprise" * 10_000: 1},
+        {"requests": ["loud" * 10_000]},
+        {"engine_order": 1},
+        *(
+            {name: value}
+            for name in ("blocks", "block_size", "prompt_blocks", "output_tokens")
+            for value in (-1, 10**4000)
+        ),
+        *({name: 0} for name in ("block_size", "prompt_blocks", "output_tokens")),
     ],
 )
 def test_a_hostile_scope_is_refused(change: dict) -> None:
-    with pytest.raises(KvraceError):
+    with pytest.raises(KvraceError) as refused:
         Scope.from_dict({**Scope(("load",)).as_dict(), **change})
+    assert len(str(refused.value)) < 300
+
+
+def test_a_scope_says_which_switches_are_on_and_reads_older_ones() -> None:
+    assert str(Scope(("local",), engine_order=True)).endswith(" · engine order")
+    older = Scope(("local",)).as_dict()
+    del older["engine_order"]
+    assert Scope.from_dict(older) == Scope(("local",))
 
 
 def test_a_scope_that_is_no_table_is_refused() -> None:

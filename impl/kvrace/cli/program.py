@@ -29,4 +29,6 @@ def _shown(path: str) -> str:
         below = os.path.relpath(path)
     except OSError:  # there is no current folder any more
         below = os.pardir
-    return shlex.quote(path if below.startswith(os.pardir) else below)
+    if below.startswith(os.pardir) or os.sep not in below:  # the shell looks for a bare name elsewhere
+        return shlex.quote(path)
+    return shlex.quote(below)
