@@ -6,15 +6,19 @@ from collections.abc import Sequence
 
 from kvmodel.contract import Contract
 from kvmodel.scope import Scope
-from kvrace.check import check
+from kvrace.check import Limits, check
 from kvrace.result import CheckResult
 from kvrace.vllm.subject import VllmSubject
 
 
 def check_vllm(
-    scopes: Sequence[Scope], contract: str = "exactly-once", scheduler_class: type | None = None
+    scopes: Sequence[Scope],
+    contract: str = "exactly-once",
+    scheduler_class: type | None = None,
+    max_states: int | None = None,
 ) -> CheckResult:
-    return check(lambda scope: VllmSubject(scope, scheduler_class), scopes, Contract.parse(contract))
+    limits = Limits(max_states=max_states)
+    return check(lambda scope: VllmSubject(scope, scheduler_class), scopes, Contract.parse(contract), limits=limits)
 
 
 def broken(result: CheckResult) -> set[str]:
