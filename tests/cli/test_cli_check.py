@@ -183,3 +183,17 @@ def test_the_names_with_their_meanings(kvrace: Any, snapshot: SnapshotAssertion)
 
 def test_the_version(kvrace: Any) -> None:
     assert kvrace("--version").out.startswith("kvrace 0.")
+
+
+@pytest.mark.parametrize("command", ["check", "replay", "mutants"])
+def test_no_line_of_the_examples_and_the_exit_status_is_folded(
+    kvrace: Any, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = kvrace(command, "--help").out
+    block = shown[shown.index("Exit status:") :].split("\n \n")[0].split("╭")[0]
+    if "Examples:" in shown:
+        block += shown[shown.index("Examples:") : shown.index("Exit status:")]
+    lines = [line.rstrip() for line in block.splitlines() if line.strip() and not line.rstrip().endswith(":")]
+    assert lines
+    assert all(line.startswith("   ") for line in lines), lines

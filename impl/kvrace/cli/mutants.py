@@ -36,7 +36,7 @@ def mutants_command(
       0  every mutant is killed by the property meant for it
       1  a mutant survived
       2  usage or environment error, with one line on standard error
-      3  interrupted, or a limit was reached before a mutant was killed; none has survived
+      3  interrupted, or a limit came before a mutant was killed
     """
     output = standard_output(not no_color)
     rows: list[Row] = []

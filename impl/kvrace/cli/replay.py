@@ -28,7 +28,7 @@ def replay_command(
       0  fixed: the whole order was played and nothing is violated
       1  still failing, or it fails differently
       2  usage or environment error, with one line on standard error
-      3  diverged: the scheduler does something else, and the order cannot be played to its end
+      3  diverged: the order cannot be played to its end on this scheduler
     """
     recorded = read_trace(Path(file))
     if not 0 < call_timeout < float("inf"):
