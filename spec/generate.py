@@ -184,15 +184,15 @@ def pages() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "spec").glob("*.md"))]
 
 
-def regenerate(text: str, names: set[str]) -> str:
-    """``text`` with the tables called ``names`` made anew. Raises KeyError for a table nobody makes."""
-    makers = FROM_THE_MODEL | FROM_RUNS
+@cache
+def table(name: str) -> str:
+    """The table called ``name``. Raises KeyError for a table nobody makes."""
+    return (FROM_THE_MODEL | FROM_RUNS)[name]()
 
-    def renew(match: re.Match[str]) -> str:
-        start, name, old, end = match.groups()
-        return start + (makers[name]() if name in names else old) + end
 
-    return MARK.sub(renew, text)
+def with_tables(text: str, tables: dict[str, str]) -> str:
+    """``text`` with the given tables in their places."""
+    return MARK.sub(lambda match: match[1] + tables.get(match[2], match[3]) + match[4], text)
 
 
 def main() -> int:
@@ -202,9 +202,13 @@ def main() -> int:
     options = parser.parse_args()
     names = set(options.names) or set(FROM_THE_MODEL | FROM_RUNS)
     stale = []
+    made = {match[2] for page in pages() for match in MARK.finditer(page.read_text())} & names
+    tables = {
+        name: table(name) for name in sorted(made)
+    }  # minutes; pages are read only afterwards, since they may change
     for page in pages():
         text = page.read_text()
-        new = regenerate(text, names)
+        new = with_tables(text, tables)
         if new != text:
             stale.append(str(page.relative_to(ROOT)))
             if not options.check:

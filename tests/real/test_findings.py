@@ -77,6 +77,14 @@ def test_weaker_contracts_give_the_verdicts_as_they_are(contract: str, snapshot)
     assert table(result) == snapshot
 
 
+def test_one_request_of_each_kind(snapshot) -> None:
+    """The smallest cases of `small`; all of it is in the slow tier."""
+    result = check_vllm([scope for scope in named_scope("small") if len(scope.requests) == 1])
+    assert result.complete
+    assert table(result) == snapshot
+
+
+@pytest.mark.slow
 def test_small(snapshot) -> None:
     result = check_vllm(named_scope("small"))
     assert result.complete
