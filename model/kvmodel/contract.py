@@ -23,9 +23,6 @@ MEANINGS: dict[str, str] = {
 }
 """What the connector may do under each name, in the words of the README's table."""
 
-WEAKENINGS = frozenset({"unclaimed", "duplicate", "unsolicited", "lossy"})
-"""The names that let the connector break a rule of ``exactly-once``; ``single`` is stricter than the default."""
-
 
 @dataclass(frozen=True, slots=True)
 class Contract:

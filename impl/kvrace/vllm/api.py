@@ -124,7 +124,6 @@ class Api:
         """Build one scheduler and one request, look for the fields, and remember what a stock object has."""
         scope = Scope(("load_save",))
         config = make_config(False, scope.block_size, False)
-        config.cache_config.num_gpu_blocks = scope.blocks + 1
         scheduler = self.make_scheduler(self.scheduler, config, scope)
         request = self.request_maker(scope, 0)()
         pool = scheduler.kv_cache_manager.block_pool
