@@ -7,7 +7,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from kvrace.render.swimlane import Broken, swimlane
+from kvrace.render.rows import Broken
+from kvrace.render.swimlane import swimlane
 from kvrace.replay import Outcome, Replay
 
 _STYLES: dict[Outcome, str] = {

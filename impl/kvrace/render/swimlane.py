@@ -6,66 +6,22 @@ load still writes. What is broken carries a mark as well as a colour.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kvmodel.events import Abort, Add, Lose, Report, Schedule, TransferEnds, Update
 from kvmodel.playback import Frame
-from kvmodel.world import Transfer
+from kvrace.render.rows import CELL_MEANINGS, LANE_MEANINGS, Broken, Row, rows_of
 
 MARK = "◀"
 BROKEN, QUIET, TOUCHED = "bold white on red", "dim", "cyan"
-_TOUCH = {"load": "↓", "save": "↑"}
-_STEP = "•"
-_CELL_MEANINGS = {
-    "×": "A×1: owner and reference count",
-    "kept": "kept: held back until a dispatched step is over",
-    "↓": "↓A: the load of A writes here",
-    "↑": "↑A: the save of A reads here",
-    "•": "•A: a dispatched step works here for A",
-    "≡": "≡: offered by the prefix cache",
-}
-_LANE_MEANINGS = {
-    "keeps": "keeps A: A is over, its blocks are held",
-    "drops": "drops A: A is forgotten, its blocks are free",
-    "hidden": "hidden: request_finished said False",
-}
 _MARK_MEANING = f"{MARK} broken here"
 _GAP = 2
 _NUMBER_WIDTH = 3
 _ENOUGH_FOR_A_LANE = 14
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """What a swim-lane shows as broken: blocks in the last line, or else one of the lanes there, or else the loop."""
-
-    blocks: frozenset[int]
-    lane: str
-
-    @classmethod
-    def of(cls, property_name: str, blocks: Iterable[int], loop_start: int | None = None) -> Broken:
-        """``blocks`` are those the finding names. A crash, a stuck request or a loop is no block's fault."""
-        if loop_start is not None:
-            return cls(frozenset(), "")
-        return cls(frozenset(blocks), "connector" if property_name == "handover" else "scheduler")
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One line: the texts of the three lanes, and of each block that has a column."""
-
-    number: str
-    client: str
-    scheduler: str
-    connector: str
-    cells: dict[int, str]
-    last: bool
 
 
 class Legend:
@@ -77,18 +33,18 @@ class Legend:
     def __bool__(self) -> bool:
         return bool(self._meanings)
 
-    def learn(self, rows: Sequence[_Row], shown: Sequence[int], broken: Broken | None) -> None:
+    def learn(self, rows: Sequence[Row], shown: Sequence[int], broken: Broken | None) -> None:
         cells = " ".join(row.cells[block] for row in rows for block in shown)
         lanes = " ".join(f"{row.scheduler} {row.connector}" for row in rows)
-        self._meanings |= {text for symbol, text in _CELL_MEANINGS.items() if symbol in cells}
-        self._meanings |= {text for word, text in _LANE_MEANINGS.items() if word in lanes}
+        self._meanings |= {text for symbol, text in CELL_MEANINGS.items() if symbol in cells}
+        self._meanings |= {text for word, text in LANE_MEANINGS.items() if word in lanes}
         if broken and (broken.blocks or broken.lane):
             self._meanings.add(_MARK_MEANING)
 
     def lines(self, width: int) -> list[Text]:
         """In a fixed order, and none broken over two lines."""
         lines: list[str] = []
-        for part in (*_CELL_MEANINGS.values(), *_LANE_MEANINGS.values(), _MARK_MEANING):
+        for part in (*CELL_MEANINGS.values(), *LANE_MEANINGS.values(), _MARK_MEANING):
             if part not in self._meanings:
                 continue
             if lines and cell_len(lines[-1]) + 3 + cell_len(part) <= width:
@@ -109,7 +65,7 @@ def swimlane(
 
     What its symbols mean goes to ``legend``, which the caller shows; without one it stands below the table.
     """
-    rows = [_row(frames, index, loop_start) for index in range(1, len(frames))]
+    rows = rows_of(frames, loop_start)
     if not rows:
         return Text("no event was played", style=QUIET)
     shown, hidden = _columns(rows, broken, width)
@@ -132,93 +88,7 @@ def swimlane(
     return Group(table, *notes)
 
 
-def _row(frames: Sequence[Frame], index: int, loop_start: int | None) -> _Row:
-    before, frame = frames[index - 1], frames[index]
-    blocks = [block for block, count in enumerate(frame.observation.references) if count is not None]
-    number = f"{index}" if loop_start is None or index <= loop_start else f"{index} ↻"
-    return _Row(
-        number,
-        _client(frame),
-        _scheduler(before, frame),
-        _connector(before, frame),
-        {block: _cell(frame, block) for block in blocks},
-        index == len(frames) - 1,
-    )
-
-
-def _client(frame: Frame) -> str:
-    words = []
-    match frame.event:
-        case Add(name, claims):
-            words.append(f"add {name}" if claims else f"add {name} (unclaimed)")
-        case Abort(name):
-            words.append(f"abort {name}")
-    words += [f"{name} over" for name in frame.response.notices]
-    return ", ".join(words)
-
-
-def _scheduler(before: Frame, frame: Frame) -> str:
-    words = []
-    step = frame.response.step
-    match frame.event:
-        case Schedule() if step and step.scheduled:
-            words.append("schedule " + "+".join(entry.request for entry in step.scheduled))
-        case Schedule():
-            words.append("schedule")
-        case Update():
-            words.append("update")
-    if step:
-        words += [f"preempts {name}" for name in step.preempted]
-    then, now = dict(before.observation.phases), dict(frame.observation.phases)
-    words += [f"keeps {name}" for name in now if now[name] == "HELD" and then.get(name) != "HELD"]
-    words += [f"drops {name}" for name in then if name not in now]
-    if frame.response.crash:
-        words.append("hangs" if frame.response.crash.hang else "raises")
-    return ", ".join(words)
-
-
-def _connector(before: Frame, frame: Frame) -> str:
-    words = []
-    match frame.event:
-        case Update(reports):
-            words += _reported(reports)
-        case TransferEnds(name, direction):
-            words.append(f"{direction} {name} ends")
-        case Lose(name, direction):
-            words.append(f"{direction} {name} lost")
-    known = {(t.request, t.direction, t.blocks) for t in before.world.transfers}
-    for transfer in frame.world.transfers:
-        if (transfer.request, transfer.direction, transfer.blocks) not in known:
-            words.append(f"{transfer.direction} {transfer.request} starts" + ("" if transfer.claimed else " (hidden)"))
-    return ", ".join(words)
-
-
-def _reported(reports: Iterable[Report]) -> list[str]:
-    how = {"due": "done", "duplicate": "done again", "unsolicited": "done (unasked)"}
-    return [f"{report.direction} {report.request} {how[report.kind]}" for report in reports]
-
-
-def _cell(frame: Frame, block: int) -> str:
-    seen = frame.observation
-    owners = [name for name, blocks in seen.owned if block in blocks]
-    count = seen.references[block]
-    if block in seen.free:
-        owner = "free" + (f"×{count}" if count else "") + (" twice" if seen.free.count(block) > 1 else "")
-    elif block in seen.held_back:
-        owner = f"kept×{count}"
-    else:
-        owner = f"{'+'.join(owners) or 'none'}×{count}"
-    touches = _touches(frame, block)
-    return owner + ("≡" if block in seen.cached else "") + (f" {touches}" if touches else "")
-
-
-def _touches(frame: Frame, block: int) -> str:
-    steps = sorted({a.request for step in frame.world.steps for a in step.accesses if block in a.blocks})
-    running: list[Transfer] = [t for t in frame.world.transfers if not t.over and block in t.blocks]
-    return "".join([*(_TOUCH[t.direction] + t.request for t in running), *(_STEP + name for name in steps)])
-
-
-def _columns(rows: Sequence[_Row], broken: Broken | None, width: int) -> tuple[list[int], list[int]]:
+def _columns(rows: Sequence[Row], broken: Broken | None, width: int) -> tuple[list[int], list[int]]:
     """The blocks that get a column, and those for which there is no room. Blocks that take part come first."""
     lanes = sum(min(size, _ENOUGH_FOR_A_LANE) + _GAP for size in _natural(rows, broken))
     room = width - _NUMBER_WIDTH - _GAP - lanes
@@ -233,7 +103,7 @@ def _columns(rows: Sequence[_Row], broken: Broken | None, width: int) -> tuple[l
     return sorted(shown), sorted(set(blocks) - set(shown))
 
 
-def _natural(rows: Sequence[_Row], broken: Broken | None) -> list[int]:
+def _natural(rows: Sequence[Row], broken: Broken | None) -> list[int]:
     """How wide each lane would like to be, the mark included."""
     lanes = {
         "client": [row.client for row in rows],
@@ -245,7 +115,7 @@ def _natural(rows: Sequence[_Row], broken: Broken | None) -> list[int]:
     return [max(cell_len(text) for text in (name, *texts)) for name, texts in lanes.items()]
 
 
-def _lane_widths(rows: Sequence[_Row], shown: Sequence[int], broken: Broken | None, width: int) -> list[int]:
+def _lane_widths(rows: Sequence[Row], shown: Sequence[int], broken: Broken | None, width: int) -> list[int]:
     """Natural widths where they fit; else the widest lane gives way, and its text is folded."""
     room = width - _NUMBER_WIDTH - _GAP - sum(_cell_width(rows, block) + _GAP for block in shown) - 3 * _GAP
     sizes = _natural(rows, broken)
@@ -254,11 +124,11 @@ def _lane_widths(rows: Sequence[_Row], shown: Sequence[int], broken: Broken | No
     return sizes
 
 
-def _cell_width(rows: Sequence[_Row], block: int) -> int:
+def _cell_width(rows: Sequence[Row], block: int) -> int:
     return max(cell_len(f"block {block}"), *(cell_len(row.cells[block]) + 2 * row.last for row in rows))
 
 
-def _line(row: _Row, shown: Sequence[int], broken: Broken | None) -> list[Text]:
+def _line(row: Row, shown: Sequence[int], broken: Broken | None) -> list[Text]:
     marks = broken if row.last else None
     lanes = {"client": row.client, "scheduler": row.scheduler, "connector": row.connector}
     line = [Text(row.number)]
@@ -275,7 +145,7 @@ def _line(row: _Row, shown: Sequence[int], broken: Broken | None) -> list[Text]:
     return line
 
 
-def _not_shown(rows: Sequence[_Row], hidden: Sequence[int]) -> list[str]:
+def _not_shown(rows: Sequence[Row], hidden: Sequence[int]) -> list[str]:
     """One line for blocks that nothing happens to, one for those that only lack the room."""
     idle = [block for block in hidden if all(row.cells[block] == "free" for row in rows)]
     lacking = [block for block in hidden if block not in idle]

@@ -16,7 +16,8 @@ import kvrace
 from kvmodel.contract import EXACTLY_ONCE, MEANINGS, Contract
 from kvmodel.port import Identity
 from kvmodel.scope import NAMED_SCOPES, Scope
-from kvrace.render.swimlane import Broken, Legend, swimlane
+from kvrace.render.rows import Broken
+from kvrace.render.swimlane import Legend, swimlane
 from kvrace.result import CheckResult, Verdict, Violation
 
 STYLES: dict[str, str] = {"holds": "green", "violated": "bold red", "incomplete": "yellow"}
