@@ -5,9 +5,10 @@ A verdict holds for its scope and for nothing larger, so a scope is always print
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 from typing import Any, Literal
 
 from kvmodel.errors import KvraceError, quoted
@@ -22,13 +23,30 @@ KINDS: dict[str, str] = {
 }
 """The request kinds and what each means."""
 
-REQUEST_NAMES = "ABCDEFGH"
+REQUEST_NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NAMES = tuple(tuple(REQUEST_NAMES[:size]) for size in range(len(REQUEST_NAMES) + 1))
 SCHEDULINGS: tuple[Scheduling, ...] = ("sync", "async")
 STEPS_IN_FLIGHT = {"sync": 1, "async": 2}
 SWITCHES = ("prefix_sharing", "early_stop", "separate_ends", "engine_order")
 """The fields of a Scope that are true or false."""
-_LIMITS = {"blocks": (1, 128), "block_size": (1, 64), "prompt_blocks": (1, 16), "output_tokens": (1, 64)}
+_LISTS: dict[str, tuple[type, str]] = {
+    "requests": (str, "kinds"),
+    "prompts": (str, "words"),
+    "priorities": (int, "numbers"),
+}
+"""The fields of a Scope with one value for each request."""
+_LIMITS = {
+    "blocks": (1, 128),
+    "block_size": (1, 64),
+    "prompt_blocks": (1, 16),
+    "output_tokens": (1, 64),
+    "token_budget": (1, 2048),
+}
+_UNSET = ("blocks", "token_budget")
+"""Here 0 means that nothing was asked for: just enough blocks, and no budget."""
+_PROMPT = re.compile(r"[a-z]{1,16}")
+_PRIORITIES = (0, 9)
+_FIRST_TOKEN, _OTHER_TOKEN = 10, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +54,12 @@ class Scope:
     """One case to exhaust. Raises KvraceError when a value makes no sense or a request can never fit.
 
     ``blocks`` counts usable blocks; vLLM's null block comes on top. A prompt has ``prompt_blocks`` full blocks and one token
-    more, so a load fills ``prompt_blocks`` blocks and one prompt token is always left to compute.
+    more, so a load fills ``prompt_blocks`` blocks and one prompt token is always left to compute. ``prompts`` gives each request
+    a prompt of its own instead: a word with one letter a full block, so ``ab`` and ``ac`` have the first block in common.
+    ``prefix_sharing`` turns the prefix cache on; without ``prompts`` all requests then have one prompt, else each its own.
+
+    ``token_budget`` is the most tokens of one step (0: no limit), so a longer prompt is computed in chunks. ``priorities`` has a
+    number for each request, the smallest first, and switches to vLLM's priority scheduling; without it, first come first served.
     """
 
     requests: tuple[str, ...]
@@ -48,6 +71,9 @@ class Scope:
     prefix_sharing: bool = False
     early_stop: bool = False
     separate_ends: bool = False
+    prompts: tuple[str, ...] = ()
+    token_budget: int = 0
+    priorities: tuple[int, ...] = ()
     engine_order: bool = False
     """Only orders that the loop of vLLM's EngineCore can make. Sync: a request comes when no step is in flight. Async: a request
     comes when fewer steps than allowed are in flight, and a step is updated when no more may be dispatched or nothing is left to
@@ -63,20 +89,40 @@ class Scope:
             raise KvraceError(f"unknown scheduler {quoted(self.scheduling)}: use sync or async")
         for name, (low, high) in _LIMITS.items():
             given = getattr(self, name)
-            if not low <= given <= high and (name, given) != ("blocks", 0):
+            if not low <= given <= high and not (name in _UNSET and given == 0):
                 raise KvraceError(f"{name.replace('_', ' ')}: {quoted(given)} is outside {low} to {high}")
+        self._check_each()
+        needed = [self.blocks_needed(index) for index in range(len(self.requests))]
         if self.blocks == 0:
-            object.__setattr__(self, "blocks", self.blocks_per_request * len(self.requests))
+            object.__setattr__(self, "blocks", sum(needed))
             most = _LIMITS["blocks"][1]
             if self.blocks > most:
                 raise KvraceError(
                     f"all requests together need {self.blocks} blocks and a pool has at most {most}; use --blocks to take fewer"
                 )
-        if self.blocks < self.blocks_per_request:
+        if self.blocks < max(needed):
             raise KvraceError(
-                f"the scope cannot fit: one request needs {self.blocks_per_request} blocks and the pool has {self.blocks}"
-                f"; use --blocks {self.blocks_per_request} or more"
+                f"the scope cannot fit: one request needs {max(needed)} blocks and the pool has {self.blocks}"
+                f"; use --blocks {max(needed)} or more"
             )
+
+    def _check_each(self) -> None:
+        """The fields that have one value for each request."""
+        for name in ("prompts", "priorities"):
+            given = getattr(self, name)
+            if given and len(given) != len(self.requests):
+                raise KvraceError(f"{name}: {len(given)} for {len(self.requests)} requests; give one for each")
+        for word in self.prompts:
+            if not _PROMPT.fullmatch(word):
+                raise KvraceError(f"prompt {quoted(word)}: use 1 to 16 small letters, one for each full block")
+        if self.prompts and self.prompt_blocks != 1:
+            raise KvraceError(
+                "prompt blocks and prompts exclude each other: a prompt has a block for each of its letters"
+            )
+        low, high = _PRIORITIES
+        for number in self.priorities:
+            if not low <= number <= high:
+                raise KvraceError(f"priority {quoted(number)} is outside {low} to {high}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -88,14 +134,21 @@ class Scope:
         """How many steps may be dispatched at a time (vLLM ``VllmConfig.max_concurrent_batches``)."""
         return STEPS_IN_FLIGHT[self.scheduling]
 
-    @property
-    def prompt_tokens(self) -> int:
-        return self.prompt_blocks * self.block_size + 1
+    def prompt_blocks_of(self, index: int) -> int:
+        """Full blocks in the prompt of request number ``index``: what a load fills."""
+        return len(self.prompts[index]) if self.prompts else self.prompt_blocks
 
-    @property
-    def blocks_per_request(self) -> int:
+    def prompt(self, index: int) -> list[int]:
+        """The token ids of request number ``index``. What they are matters only in that equal prefixes are equal."""
+        first = 0 if self.prefix_sharing else index
+        word = self.prompts[index] if self.prompts else chr(ord("a") + first) + "a" * (self.prompt_blocks - 1)
+        filling = [_OTHER_TOKEN] * (self.block_size - 1)
+        tokens = [token for letter in word for token in (_FIRST_TOKEN + ord(letter) - ord("a"), *filling)]
+        return [*tokens, _OTHER_TOKEN]
+
+    def blocks_needed(self, index: int) -> int:
         """Blocks of a request that runs to its end: its last sampled token never gets KV of its own."""
-        tokens = self.prompt_tokens + self.output_tokens - 1
+        tokens = self.prompt_blocks_of(index) * self.block_size + self.output_tokens
         return -(-tokens // self.block_size)
 
     def loads(self, index: int) -> bool:
@@ -106,12 +159,20 @@ class Scope:
 
     def __str__(self) -> str:
         parts = [",".join(self.requests), self.scheduling, f"{self.blocks} blocks of {self.block_size}"]
-        parts.append(f"prompt {self.prompt_tokens}+{self.output_tokens} tokens")
+        if self.prompts:
+            parts.append(f"prompts {','.join(self.prompts)} and 1 token + {self.output_tokens} tokens")
+        else:
+            parts.append(f"prompt {self.prompt_blocks * self.block_size + 1}+{self.output_tokens} tokens")
+        if self.token_budget:
+            parts.append(f"{self.token_budget} token{'s' if self.token_budget > 1 else ''} a step")
+        if self.priorities:
+            parts.append(f"priorities {','.join(map(str, self.priorities))}")
         parts += [name.replace("_", " ") for name in SWITCHES if getattr(self, name)]
         return " · ".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "requests": list(self.requests)}
+        lists = {name: list(getattr(self, name)) for name in _LISTS}
+        return {**asdict(self), **lists}
 
     @classmethod
     def from_dict(cls, data: Any) -> Scope:
@@ -122,16 +183,19 @@ class Scope:
         unknown = sorted(set(map(str, data)) - known.keys())
         if unknown:
             raise KvraceError(f"the scope has an unknown field {quoted(unknown[0])}")
-        requests = data.get("requests")
-        if not isinstance(requests, list) or not all(isinstance(kind, str) for kind in requests):
-            raise KvraceError("the scope's requests are not a list of kinds")
+        if "requests" not in data:
+            raise KvraceError("the scope has no requests")
+        for name, (kind, what) in _LISTS.items():
+            given = data.get(name, [])
+            if not isinstance(given, list) or not all(type(item) is kind for item in given):
+                raise KvraceError(f"the scope's {name} are not a list of {what}")
         for name, value in data.items():
             expected = {"int": int, "bool": bool}.get(str(known[name].type))
             if expected and type(value) is not expected:
                 raise KvraceError(f"the scope's {name} is not {'a number' if expected is int else 'true or false'}")
             if name == "scheduling" and not isinstance(value, str):
                 raise KvraceError("the scope's scheduling is not sync or async")
-        return cls(**{**data, "requests": tuple(requests)})
+        return cls(**{**data, **{name: tuple(data[name]) for name in _LISTS if name in data}})
 
 
 def both_schedulers(scope: Scope) -> list[Scope]:
@@ -162,6 +226,16 @@ def _pressure() -> list[Scope]:
     return [_tight(mix, scheduling) for scheduling in SCHEDULINGS for mix in mixes]
 
 
+def _chunked() -> list[Scope]:
+    mixes = list(combinations_with_replacement(KINDS, 2))
+    return [Scope(mix, scheduling, token_budget=3) for scheduling in SCHEDULINGS for mix in mixes]
+
+
+def _priority() -> list[Scope]:
+    pairs = list(product(KINDS, repeat=2))
+    return [_tight(pair, scheduling, priorities=(1, 0)) for scheduling in SCHEDULINGS for pair in pairs]
+
+
 def _prefix() -> list[Scope]:
     mixes = list(combinations_with_replacement(KINDS, 2))
     return [Scope(mix, scheduling, prefix_sharing=True) for scheduling in SCHEDULINGS for mix in mixes]
@@ -179,6 +253,8 @@ NAMED_SCOPES: dict[str, tuple[str, Any]] = {
         "every pair of kinds, and every sampled token may be a stop token",
         lambda: [replace(scope, early_stop=True) for scope in _small() if len(scope.requests) == 2],
     ),
+    "chunked": ("every pair of kinds, and a step takes fewer tokens than a prompt has", _chunked),
+    "priority": ("every ordered pair of kinds in a small pool, and the second request goes first", _priority),
     "medium": ("three requests, and pairs under preemption", _medium),
 }
 """Scopes by name: what each is for, and how its cases are made."""

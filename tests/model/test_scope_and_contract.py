@@ -18,20 +18,27 @@ def test_small_is_every_combination_of_up_to_two_requests_of_four_kinds_both_way
 @pytest.mark.parametrize("name", NAMED_SCOPES)
 def test_every_named_scope_fits_and_survives_a_round_trip(name: str) -> None:
     for scope in named_scope(name):
-        assert scope.blocks >= scope.blocks_per_request
+        assert all(scope.blocks >= scope.blocks_needed(index) for index in range(len(scope.requests)))
         assert Scope.from_dict(scope.as_dict()) == scope
 
 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"requests": ()}, "1 to 8 requests"),
-        ({"requests": ("local",) * 9}, "1 to 8 requests"),
+        ({"requests": ()}, "1 to 26 requests"),
+        ({"requests": ("local",) * 27}, "1 to 26 requests"),
         ({"requests": ("loud",)}, "unknown request kind"),
         ({"requests": ("local",), "scheduling": "often"}, "unknown scheduler"),
         ({"requests": ("local",), "blocks": 1}, "cannot fit"),
         ({"requests": ("local",), "blocks": 1000}, "outside"),
         ({"requests": ("local",), "block_size": -1}, "outside"),
+        ({"requests": ("local",), "token_budget": -1}, "outside"),
+        ({"requests": ("local",), "prompts": ("a", "b")}, "2 for 1 requests"),
+        ({"requests": ("local",), "prompts": ("A",)}, "small letters"),
+        ({"requests": ("local",), "prompts": ("",)}, "small letters"),
+        ({"requests": ("local",), "prompts": ("ab",), "prompt_blocks": 2}, "exclude each other"),
+        ({"requests": ("local",), "priorities": (0, 1)}, "2 for 1 requests"),
+        ({"requests": ("local",), "priorities": (10,)}, "outside"),
     ],
 )
 def test_a_scope_that_makes_no_sense_is_refused(fields: dict, words: str) -> None:
@@ -54,6 +61,12 @@ def test_a_scope_that_makes_no_sense_is_refused(fields: dict, words: str) -> Non
         {"surprise" * 10_000: 1},
         {"requests": ["loud" * 10_000]},
         {"engine_order": 1},
+        {"prompts": "ab"},
+        {"prompts": [1]},
+        {"prompts": ["a" * 10_000]},
+        {"priorities": [True]},
+        {"priorities": [10**30]},
+        {"token_budget": 10**30},
         *(
             {name: value}
             for name in ("blocks", "block_size", "prompt_blocks", "output_tokens")
@@ -73,6 +86,23 @@ def test_a_scope_says_which_switches_are_on_and_reads_older_ones() -> None:
     older = Scope(("local",)).as_dict()
     del older["engine_order"]
     assert Scope.from_dict(older) == Scope(("local",))
+
+
+def test_prompts_with_a_common_beginning_have_equal_blocks_there_and_only_there() -> None:
+    scope = Scope(("local",) * 3, block_size=2, prompts=("ab", "ac", "b"), prefix_sharing=True)
+    one, two, three = (scope.prompt(index) for index in range(3))
+    assert (len(one), len(three)) == (5, 3)
+    assert one[:2] == two[:2] != three[:2]
+    assert one[2:4] != two[2:4]
+    assert scope.blocks == 3 + 3 + 2
+
+
+def test_without_words_all_prompts_are_one_with_the_prefix_cache_and_else_none_begins_like_another() -> None:
+    def prompts(sharing: bool) -> set[tuple[int, ...]]:
+        scope = Scope(("local",) * 4, prompt_blocks=2, prefix_sharing=sharing)
+        return {tuple(scope.prompt(index)[: scope.block_size]) for index in range(4)}
+
+    assert (len(prompts(True)), len(prompts(False))) == (1, 4)
 
 
 def test_a_scope_that_is_no_table_is_refused() -> None:

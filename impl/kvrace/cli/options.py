@@ -115,6 +115,35 @@ PromptBlocks = Annotated[
         metavar="N", help="Full blocks in a prompt; one token comes on top. Default: 1.", rich_help_panel=_SCOPE
     ),
 ]
+Prompts = Annotated[
+    str | None,
+    typer.Option(
+        "--prompts",
+        metavar="WORD[,WORD]",
+        help="A prompt for each request, one letter a full block: 'ab,ac' begin with the same block. Instead of "
+        "--prompt-blocks.",
+        callback=_not_empty,
+        rich_help_panel=_SCOPE,
+    ),
+]
+TokenBudget = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Most tokens of one step: longer prompts come in chunks. Default: no limit.",
+        rich_help_panel=_SCOPE,
+    ),
+]
+Priorities = Annotated[
+    str | None,
+    typer.Option(
+        "--priorities",
+        metavar="N[,N]",
+        help="A number from 0 to 9 for each request, the smallest goes first: vLLM's priority scheduling.",
+        callback=_not_empty,
+        rich_help_panel=_SCOPE,
+    ),
+]
 OutputTokens = Annotated[
     int | None, typer.Option(metavar="N", help="Tokens a request generates. Default: 2.", rich_help_panel=_SCOPE)
 ]
@@ -123,7 +152,7 @@ PrefixSharing = Annotated[
     typer.Option(
         "--prefix-sharing",
         metavar="",
-        help="All requests have one prompt, and the prefix cache is on.",
+        help="The prefix cache is on. Without --prompts, all requests then have one prompt.",
         rich_help_panel=_SCOPE,
     ),
 ]

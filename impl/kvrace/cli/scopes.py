@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kvmodel.errors import KvraceError
+from kvmodel.errors import KvraceError, quoted
 from kvmodel.scope import Scope, named_scope
 from kvrace.cli.options import DEFAULT_SCOPE
 from kvrace.subjects import BOTH
@@ -20,7 +20,10 @@ class ScopeOptions:
     blocks: int | None
     block_size: int | None
     prompt_blocks: int | None
+    prompts: str | None
     output_tokens: int | None
+    token_budget: int | None
+    priorities: str | None
     prefix_sharing: bool
     early_stop: bool
     separate_ends: bool
@@ -32,7 +35,10 @@ class ScopeOptions:
             "blocks",
             "block_size",
             "prompt_blocks",
+            "prompts",
             "output_tokens",
+            "token_budget",
+            "priorities",
             "prefix_sharing",
             "early_stop",
             "separate_ends",
@@ -51,7 +57,20 @@ class ScopeOptions:
             return name, [replace(scope, engine_order=self.engine_order) for scope in named_scope(name)]
         if self.name is not None:
             raise KvraceError("--scope and --requests exclude each other: use a named scope or one of your own")
-        if self.blocks == 0:  # which is what a Scope takes for "just enough"
-            raise KvraceError("blocks: 0 is outside 1 to 128")
+        for name, most in (("blocks", 128), ("token_budget", 2048)):
+            if getattr(self, name) == 0:  # which is what a Scope takes for "not asked for"
+                raise KvraceError(f"{name.replace('_', ' ')}: 0 is outside 1 to {most}")
+        if self.prompts is not None:
+            given["prompts"] = tuple(word.strip() for word in self.prompts.split(","))
+        if self.priorities is not None:
+            given["priorities"] = _numbers(self.priorities)
         kinds = tuple(kind.strip() for kind in self.requests.split(","))
         return "flags", [Scope(kinds, scheduling, engine_order=self.engine_order, **given) for scheduling in BOTH]
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if not (word.isascii() and word.isdecimal()) or len(word) > 1:
+            raise KvraceError(f"--priorities {quoted(text)}: {quoted(word)} is not a number from 0 to 9")
+    return tuple(map(int, words))

@@ -16,6 +16,7 @@ from kvmodel.port import (
     Observation,
     Response,
     SubjectHang,
+    UnknownSubject,
 )
 from kvmodel.scope import Scope
 from kvrace import __version__
@@ -34,10 +35,14 @@ class ReferenceSubject:
     """The reference scheduler in one scope, with the completion policy ``policy``.
 
     ``mutant`` names a planted fault of :data:`kvrace.reference.faults.FAULTS`. Raises KvraceError for an unknown policy or
-    fault.
+    fault, and UnknownSubject for a scope it cannot play.
     """
 
     def __init__(self, scope: Scope, policy: str = "assert", mutant: str | None = None) -> None:
+        if scope.token_budget or scope.priorities:
+            raise UnknownSubject(
+                "the reference scheduler has no token budget and no priorities; such a scope is for vLLM (--subject vllm)"
+            )
         self.scope = scope
         self._policy_name, self._mutant = policy, mutant
         self._policy = make_policy(policy)
@@ -93,10 +98,8 @@ class ReferenceSubject:
         return Response(step, tuple(connector.loads), tuple(connector.handovers), notices, crash)
 
     def _request(self, name: str) -> Request:
-        scope = self.scope
-        first = 10 if scope.prefix_sharing else 10 + scope.names.index(name)
-        prompt = [first, *range(30, 30 + scope.prompt_tokens - 1)]
-        return Request(name, prompt, scope.output_tokens, _STOP_TOKEN)
+        prompt = self.scope.prompt(self.scope.names.index(name))
+        return Request(name, prompt, self.scope.output_tokens, _STOP_TOKEN)
 
     def _update(self, event: Update) -> tuple[str, ...]:
         step = self._steps.popleft()

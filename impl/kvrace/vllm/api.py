@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -123,7 +124,7 @@ class Api:
     def _check_fields(self) -> None:
         """Build one scheduler and one request, look for the fields, and remember what a stock object has."""
         scope = Scope(("load_save",))
-        config = make_config(False, scope.block_size, False)
+        config = make_config(scope)
         scheduler = self.make_scheduler(self.scheduler, config, scope)
         request = self.request_maker(scope, 0)()
         pool = scheduler.kv_cache_manager.block_pool
@@ -143,7 +144,7 @@ class Api:
         managers = scheduler.kv_cache_manager.coordinator.single_type_managers
         if len(managers) != 1 or not hasattr(managers[0], "req_to_blocks"):
             raise self._refuse("the KV-cache manager keeps its block tables elsewhere")
-        asynchronous = self.make_scheduler(self.async_scheduler, make_config(True, scope.block_size, False), scope)
+        asynchronous = self.make_scheduler(self.async_scheduler, make_config(replace(scope, scheduling="async")), scope)
         self.stock_attributes = {
             self.scheduler: frozenset(scheduler.__dict__) | frozenset(asynchronous.__dict__),
             self.request: frozenset(request.__dict__),
@@ -171,8 +172,8 @@ class Api:
 
     def request_maker(self, scope: Scope, index: int) -> Callable[[], Any]:
         """A function that makes the request number ``index`` of the scope, the same every time."""
-        first = 10 if scope.prefix_sharing else 10 + index
-        prompt = [first, *range(30, 30 + scope.prompt_tokens - 1)]
+        prompt = scope.prompt(index)
+        priority = scope.priorities[index] if scope.priorities else 0
         hasher = self._hasher(scope.block_size) if scope.prefix_sharing else None
         name = scope.names[index]
 
@@ -184,6 +185,7 @@ class Api:
                 pooling_params=None,
                 arrival_time=float(index),
                 block_hasher=hasher,
+                priority=priority,
             )
 
         params = self._sampling_params(max_tokens=scope.output_tokens, ignore_eos=True, stop_token_ids=[99])

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kvmodel.errors import KvraceError
+from kvmodel.scope import REQUEST_NAMES, Scope
 from kvrace.watchdog import describe
 
 _ENVIRONMENT = {
@@ -143,9 +144,20 @@ def model_folder() -> str:
     return folder
 
 
+def make_config(scope: Scope) -> Any:
+    """A ``VllmConfig`` for the scope, with the scripted connector in both roles.
+
+    One for all scopes that need the same: vLLM's configuration is not changed by a scheduler.
+    """
+    return _make_config(
+        scope.scheduling == "async", scope.block_size, scope.prefix_sharing, scope.token_budget, bool(scope.priorities)
+    )
+
+
 @cache
-def make_config(async_scheduling: bool, block_size: int, prefix_caching: bool) -> Any:
-    """A ``VllmConfig`` with the scripted connector in both roles. Cached: vLLM's configuration is not changed by a scheduler."""
+def _make_config(
+    async_scheduling: bool, block_size: int, prefix_caching: bool, token_budget: int, by_priority: bool
+) -> Any:
     import_vllm()
     from vllm.config import (
         CacheConfig,
@@ -164,12 +176,14 @@ def make_config(async_scheduling: bool, block_size: int, prefix_caching: bool) -
         device_config=DeviceConfig("cpu"),
         cache_config=CacheConfig(block_size=block_size, enable_prefix_caching=prefix_caching),
         scheduler_config=SchedulerConfig(
-            max_num_seqs=8,
+            max_num_seqs=len(REQUEST_NAMES),
             max_num_batched_tokens=2048,
+            max_num_scheduled_tokens=token_budget or None,
             max_model_len=2048,
             enable_chunked_prefill=True,
             is_encoder_decoder=False,
             async_scheduling=async_scheduling,
+            policy="priority" if by_priority else "fcfs",
         ),
         kv_transfer_config=KVTransferConfig(kv_connector=CONNECTOR_NAME, kv_role="kv_both"),
     )

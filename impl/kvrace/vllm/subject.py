@@ -53,7 +53,7 @@ class VllmSubject:
         self.scope = scope
         self._api: Api = load_api()
         self._class = scheduler_class or self._api.scheduler_class(scope.scheduling)
-        self._config = make_config(scope.scheduling == "async", scope.block_size, scope.prefix_sharing)
+        self._config = make_config(scope)
         self._walk = StateWalk(capture_rules(self._api, self._class))
         self._foreign = foreign_classes(self._class)
         self._requests = {name: self._api.request_maker(scope, index) for index, name in enumerate(scope.names)}
