@@ -16,12 +16,11 @@ from kvmodel.events import Event
 from kvmodel.explorer import Edge, explore
 from kvmodel.lockstep import Lockstep, Node
 from kvmodel.milestones import MILESTONE_NAMES
-from kvmodel.playback import Frame, play
+from kvmodel.playback import play
 from kvmodel.port import Subject
-from kvmodel.progress import at_rest, never_at_rest, next_if_left_alone
+from kvmodel.progress import at_rest, never_at_rest, next_if_left_alone, stuck_message
 from kvmodel.properties import PROPERTY_NAMES, Finding, blame_of
 from kvmodel.scope import Scope
-from kvmodel.world import Stage
 from kvrace.result import CaseResult, CheckResult, Progress, Verdict, Violation
 from kvrace.watchdog import watched
 
@@ -206,7 +205,12 @@ class CaseRun:
             before, loop = graph.loop_from(state)
             order = [*graph.order_to(state), *before]
             frames, _ = play(self.subject, self.contract, order)
-            finding = Finding("no-stuck", _stuck_message(self.subject.scope, frames[-1]), blame, "never at rest")
+            finding = Finding(
+                "no-stuck",
+                stuck_message(self.subject.scope, frames[-1].world, frames[-1].observation),
+                blame,
+                "never at rest",
+            )
             graph.found[finding.signature] = _Found(finding, order, loop)
 
     def _replay_samples(self) -> None:
@@ -276,18 +280,6 @@ def _not_the_same_twice(subject: Subject, what: str, order: Sequence[Event]) -> 
         f"{subject.identity} does not behave the same twice: {what} after {after}. "
         "It keeps state outside the scheduler, or depends on time or chance; no verdict is given"
     )
-
-
-def _stuck_message(scope: Scope, frame: Frame) -> str:
-    phases = dict(frame.observation.phases)
-    for name, request in zip(scope.names, frame.world.requests, strict=True):
-        if request.stage == Stage.LIVE:
-            return f"left alone, {name} is never over: it stays {phases.get(name, 'unknown to the scheduler')}"
-    if frame.world.transfers:
-        transfer = frame.world.transfers[0]
-        return f"left alone, the {transfer.direction} of {transfer.request} is never reported"
-    left = ", ".join(f"{name} is {phase}" for name, phase in frame.observation.phases)
-    return f"everything is over and the engine never goes idle{': ' + left if left else ''}"
 
 
 def check(

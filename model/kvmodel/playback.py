@@ -41,7 +41,7 @@ def play(subject: Subject, contract: Contract, events: Sequence[Event]) -> tuple
     """Play ``events`` on a fresh scheduler. Stops at a crash, and at the first event that is not allowed."""
     walk = Lockstep(subject, contract)
     node = walk.initial()
-    frames = [_frame(None, node)]
+    frames = [frame_of(None, node)]
     for index, event in enumerate(events):
         state = (node.world, subject.scope, contract, node.observation.pending)
         guard = "the scheduler has crashed" if node.crashed else refusal(*state, event)
@@ -49,9 +49,10 @@ def play(subject: Subject, contract: Contract, events: Sequence[Event]) -> tuple
             allowed = () if node.crashed else tuple(islice(enabled(*state), ALLOWED_MAX))
             return frames, Refused(index, event, guard, allowed)
         node = walk.successor(node, event)
-        frames.append(_frame(event, node))
+        frames.append(frame_of(event, node))
     return frames, None
 
 
-def _frame(event: Event | None, node: Node) -> Frame:
+def frame_of(event: Event | None, node: Node) -> Frame:
+    """What is kept of the state ``node``, to which ``event`` has led."""
     return Frame(event, node.response, node.world, node.observation, tuple(node.findings))

@@ -66,3 +66,16 @@ def never_at_rest(next_state: Mapping[int, int], resting: Sequence[bool]) -> lis
         for visited in path:
             fine[visited] = outcome
     return [state for state, good in sorted(fine.items()) if not good]
+
+
+def stuck_message(scope: Scope, world: World, seen: Observation) -> str:
+    """What never happens, in a state from which an engine left alone never comes to rest."""
+    phases = dict(seen.phases)
+    for name, request in zip(scope.names, world.requests, strict=True):
+        if request.stage == Stage.LIVE:
+            return f"left alone, {name} is never over: it stays {phases.get(name, 'unknown to the scheduler')}"
+    if world.transfers:
+        transfer = world.transfers[0]
+        return f"left alone, the {transfer.direction} of {transfer.request} is never reported"
+    left = ", ".join(f"{name} is {phase}" for name, phase in seen.phases)
+    return f"everything is over and the engine never goes idle{': ' + left if left else ''}"

@@ -1,0 +1,266 @@
+"""Hypothesis stateful testing: random orders in scopes that are too large to exhaust.
+
+The events, the guards and the properties are those of the explorer; only who chooses the next event is another. Hypothesis
+leaves out some of the rules in each run (swarm testing), and each run reports transfers at once, evenly or late, so that rare
+states are reached: a transfer that outlives its request needs many steps without a report. What fails is kept in Hypothesis'
+example database, and is made short by :mod:`kvmodel.reduce`.
+"""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import ClassVar, NamedTuple
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.strategies import SearchStrategy
+
+from kvmodel.contract import Contract
+from kvmodel.coverage import Coverage
+from kvmodel.events import Abort, Add, Event, Lose, Report, Schedule, TransferEnds, Update
+from kvmodel.lockstep import Lockstep, Node
+from kvmodel.playback import Frame, frame_of
+from kvmodel.port import Subject
+from kvmodel.profiles import profile
+from kvmodel.properties import PROPERTY_NAMES, Finding
+from kvmodel.reduce import reduce
+from kvmodel.rest import leave_alone, never_at_rest_finding
+from kvmodel.rules import fit_one_output, may_update, other_events, possible_reports, stoppable
+from kvmodel.scope import Scope
+from kvmodel.strategies import scopes
+
+REPORTING = ("evenly", "late", "at once")
+"""Of the reports that could come with an output, one in two comes, one in four, or all. Each run keeps to one of these."""
+_NUMBER = st.integers(0, 63)
+_BITS_MAX = 16
+_BITS = st.integers(0, (1 << _BITS_MAX) - 1)
+
+
+class Broken(NamedTuple):
+    """A property that a random order breaks, with everything needed to play it again. ``loop_start`` as in a violation."""
+
+    finding: Finding
+    subject: Subject
+    contract: Contract
+    frames: tuple[Frame, ...]
+    loop_start: int | None = None
+
+    def __str__(self) -> str:
+        head = f"{self.finding.property} ({self.finding.blame}): {self.finding.message}"
+        bound = f"{self.subject.identity} · {self.subject.scope} · contract {self.contract}"
+        return "\n".join([head, bound, *(f"  {frame.event}" for frame in self.frames[1:])])
+
+
+class PropertyBroken(AssertionError):
+    """A state machine has broken a property. ``broken`` is the order that shows it."""
+
+    def __init__(self, broken: Broken) -> None:
+        super().__init__(str(broken))
+        self.broken = broken
+
+
+def _event(*kinds: type[Event]) -> SearchStrategy[Event]:
+    """One of the allowed events of these kinds in the state the machine is in; there is one, since a precondition asks."""
+    return st.builds(_pick, st.runner(), st.just(kinds), _NUMBER)
+
+
+def _pick(machine: TransferMachine, kinds: tuple[type[Event], ...], number: int) -> Event:
+    events = machine.allowed(*kinds)
+    return events[number % len(events)]
+
+
+def _update() -> SearchStrategy[Update]:
+    """An update with some of the possible reports, as many as suits how the run reports."""
+    return st.builds(_some_reports, st.runner(), _BITS, _BITS, _BITS)
+
+
+def _some_reports(machine: TransferMachine, one: int, other: int, stopping: int) -> Update:
+    chosen = {"late": one & other, "evenly": one, "at once": ~0}[machine.reporting]
+    world, scope = machine.node.world, machine.scope
+    reports: list[Report] = []
+    for place, report in enumerate(possible_reports(world, scope, machine.contract)):
+        if chosen >> place % _BITS_MAX & 1 and fit_one_output((*reports, report)):
+            reports.append(report)
+    stops = [name for place, name in enumerate(stoppable(world, scope)) if stopping >> place % _BITS_MAX & 1]
+    return Update(tuple(sorted(reports)), tuple(sorted(stops)))
+
+
+class _TestCase:
+    """``TestCase`` of a machine: what unittest and pytest collect. Runs it as :meth:`TransferMachine.run` does."""
+
+    def __get__(self, _machine: object, owner: type[TransferMachine]) -> type[unittest.TestCase]:
+        class TestCase(unittest.TestCase):
+            def runTest(self) -> None:
+                owner.run()
+
+        TestCase.__qualname__, TestCase.__module__ = f"{owner.__qualname__}.TestCase", owner.__module__
+        return TestCase
+
+
+class TransferMachine(RuleBasedStateMachine):
+    """World and subject under random events. Subclass it and say what is tested:
+
+    ``open_subject``: makes the subject for a scope, as a context manager that is left when it is needed no more; ``scopes``:
+    where each run takes its scope from; ``contract``, ``properties``: as for a check; ``coverage``: counts what all runs have
+    seen; ``profile``: how long to go on (:data:`kvmodel.profiles.PROFILES`). Rules and invariants may be added: ``self.node``
+    is the state, ``self.play`` plays an event.
+    """
+
+    contract: ClassVar[Contract] = Contract()
+    properties: ClassVar[tuple[str, ...]] = PROPERTY_NAMES
+    scopes: ClassVar[SearchStrategy[Scope]] = scopes()
+    coverage: ClassVar[Coverage | None] = None
+    profile: ClassVar[str] = "dev"
+    TestCase = _TestCase()
+
+    scope: Scope
+    reporting: str
+    node: Node
+
+    @classmethod
+    def open_subject(cls, scope: Scope) -> AbstractContextManager[Subject]:
+        """The subject to test. To be overridden."""
+        raise NotImplementedError
+
+    @classmethod
+    def failure(cls, broken: Broken) -> AssertionError:
+        """What :meth:`run` raises for an order that has been made short. May be overridden."""
+        return PropertyBroken(broken)
+
+    @classmethod
+    def run(cls, how_long: settings | None = None) -> None:
+        """Run as a test: raises what :meth:`failure` gives for the first property that breaks, shown by a short order."""
+        try:
+            run_state_machine_as_test(cls, settings=how_long or profile(cls.profile))  # type: ignore[no-untyped-call]
+        except PropertyBroken as error:
+            failure = cls.failure(cls._shortened(error.broken))
+        else:
+            return
+        raise failure
+
+    @classmethod
+    def _shortened(cls, broken: Broken) -> Broken:
+        with ExitStack() as opened:
+            events = [frame.event for frame in broken.frames if frame.event is not None]
+
+            def make(scope: Scope) -> Subject:
+                return opened.enter_context(cls.open_subject(scope))
+
+            short = reduce(make, broken.contract, make(broken.subject.scope), events, broken.finding)
+        if short is None:
+            raise AssertionError(f"the subject does not behave the same twice; once it broke this:\n{broken}")
+        return Broken(short.finding, short.subject, broken.contract, short.frames, short.loop_start)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._opened = ExitStack()
+        self._begun = self._failed = False
+
+    @initialize(scope=st.runner().flatmap(lambda machine: machine.scopes), reporting=st.sampled_from(REPORTING))
+    def begin(self, scope: Scope, reporting: str) -> None:
+        self.scope, self.reporting = scope, reporting
+        self.subject = self._opened.enter_context(self.open_subject(scope))
+        self._lockstep = Lockstep(self.subject, self.contract)
+        self._fresh_scheduler()
+        self._begun = True
+
+    def _fresh_scheduler(self) -> None:
+        if self.coverage is not None:
+            self.coverage.begin()
+        self._frames: list[Frame] = []
+        self._reach(None, self._lockstep.initial())
+
+    def _reach(self, event: Event | None, node: Node) -> None:
+        """Take ``node`` for the present state, and judge it. Raises PropertyBroken."""
+        if self.coverage is not None and event is not None:
+            self.coverage.step(self.scope, self.node.key, event, node.milestones)
+        self.node = node
+        self._frames.append(frame_of(event, node))
+        for finding in node.findings:
+            if finding.property in self.properties:
+                self._fail(finding)
+        pending = node.observation.pending
+        self._others = [] if node.crashed else other_events(node.world, self.scope, self.contract, pending)
+        self._may_update = not node.crashed and may_update(node.world, self.scope, pending)
+
+    def allowed(self, *kinds: type[Event]) -> list[Event]:
+        """The events of these kinds that are allowed now, in the order of the model. Updates are never listed."""
+        return [event for event in self._others if isinstance(event, kinds)]
+
+    @precondition(lambda self: self.allowed(Add))
+    @rule(event=_event(Add))
+    def add(self, event: Event) -> None:
+        self.play(event)
+
+    @precondition(lambda self: self.allowed(Abort))
+    @rule(event=_event(Abort))
+    def abort(self, event: Event) -> None:
+        self.play(event)
+
+    @precondition(lambda self: self.allowed(Schedule))
+    @rule()
+    def schedule(self) -> None:
+        self.play(Schedule())
+
+    @precondition(lambda self: self.allowed(TransferEnds, Lose))
+    @rule(event=_event(TransferEnds, Lose))
+    def transfer(self, event: Event) -> None:
+        self.play(event)
+
+    @precondition(lambda self: self._may_update)
+    @rule(event=_update())
+    def update(self, event: Update) -> None:
+        self.play(event)
+
+    @precondition(lambda self: not self._others and not self._may_update)
+    @rule()
+    def start_again(self) -> None:
+        """Nothing is left to happen: the rest of the run goes to a fresh scheduler."""
+        self._leave_alone()
+        self._fresh_scheduler()
+
+    def play(self, event: Event) -> None:
+        """Play one event and judge it. Raises PropertyBroken."""
+        self._reach(event, self._lockstep.successor(self.node, event))
+
+    def teardown(self) -> None:
+        try:
+            if self._begun and not self._failed:
+                self._leave_alone()
+        finally:
+            self._opened.close()
+
+    def _leave_alone(self) -> None:
+        """``no-stuck``: the engine must come to rest when nobody interferes."""
+        before = len(self._frames) - 1
+        steps, loop = leave_alone(self._lockstep, self.node)
+        for event, node in steps:
+            self._reach(event, node)
+        if loop is not None and "no-stuck" in self.properties:
+            self._fail(never_at_rest_finding(self._lockstep, self.node), before + loop)
+
+    def _fail(self, finding: Finding, loop_start: int | None = None) -> None:
+        self._failed = True
+        raise PropertyBroken(Broken(finding, self.subject, self.contract, tuple(self._frames), loop_start))
+
+
+def state_machine(
+    make_subject: Callable[[Scope], Subject],
+    where: SearchStrategy[Scope] | Scope,
+    contract: Contract = Contract(),  # noqa: B008 - immutable
+    properties: tuple[str, ...] = PROPERTY_NAMES,
+    coverage: Coverage | None = None,
+) -> type[TransferMachine]:
+    """A machine for the subjects that ``make_subject`` makes, in one scope or in scopes drawn from a strategy."""
+
+    class Machine(TransferMachine):
+        @classmethod
+        def open_subject(cls, scope: Scope) -> AbstractContextManager[Subject]:
+            return nullcontext(make_subject(scope))
+
+    Machine.scopes = st.just(where) if isinstance(where, Scope) else where
+    Machine.contract, Machine.properties, Machine.coverage = contract, properties, coverage
+    return Machine
