@@ -14,7 +14,8 @@ from kvmodel.port import Identity, Subject
 from kvmodel.progress import at_rest, next_if_left_alone
 from kvmodel.properties import Finding
 from kvrace.subjects import SubjectChoice
-from kvrace.trace import RecordedTrace, states_json
+from kvrace.trace import RecordedTrace
+from kvrace.trace_states import JUDGED, states_json
 from kvrace.watchdog import ending, watched
 
 Outcome = Literal["still failing", "fixed", "fails differently", "diverged"]
@@ -113,6 +114,6 @@ def _loops(subject: Subject, recorded: RecordedTrace, loop: int) -> bool:
 
 def _departs(recorded: RecordedTrace, frames: Sequence[Frame]) -> int | None:
     for index, (then, now) in enumerate(zip(recorded.states, states_json(frames), strict=False)):
-        if any(then.get(name) != value for name, value in now.items() if name not in ("#meta", "crash")):
+        if any(then.get(name) != value for name, value in now.items() if name not in ("#meta", *JUDGED)):
             return index
     return None

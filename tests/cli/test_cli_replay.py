@@ -74,7 +74,7 @@ def test_a_trace_does_not_choose_what_is_imported(kvrace: Any, seed_trace: Path)
 def test_a_trace_file_is_itf(seed_trace: Path) -> None:
     trace = itf_py.trace_from_json(json.loads(seed_trace.read_text()))
     assert trace.meta["format"] == "kvrace-trace"
-    assert trace.meta["version"] == 1
+    assert trace.meta["version"] == 2
     assert [state.values["event"] for state in trace.states] == ["", "add A", "schedule", "abort A", "update save:A"]
     last = trace.states[-1].values
     assert set(last) == set(trace.vars)
@@ -102,7 +102,8 @@ def _event(text: object) -> Callable[[Any], object]:
 
 HOSTILE_CHANGES: dict[str, Callable[[Any], object]] = {
     "another format": _meta(format="ITF"),
-    "a later version": _meta(version=2),
+    "a later version": _meta(version=3),
+    "an earlier version": _meta(version=1),
     "a version that is true": _meta(version=True),
     "no meta": lambda data: data.pop("#meta"),
     "meta is a list": lambda data: data.update({"#meta": []}),
