@@ -28,13 +28,15 @@ from kvrace.shapes import recordable, text
 from kvrace.trace_states import MAX_TEXT, VARIABLES, StatesReader, states_json
 
 FORMAT, VERSION = "kvrace-trace", 2
+NO_FINDING = "none"
 MAX_BYTES = 4 * 1024 * 1024
 MAX_EVENTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedTrace:
-    """What a trace file says. ``spec`` and ``policy`` say how the subject was made; ``states`` are not yet
+    """What a trace file or a text form says. ``property`` is :data:`NO_FINDING` in a text that nothing should break, and a text has
+    no ``states``. ``spec`` and ``policy`` say how the subject was made; ``states`` are not yet
     decoded: :func:`frames_of` does that, and without a scheduler."""
 
     path: Path
@@ -94,10 +96,29 @@ def _meta(violation: Violation, spec: str, policy: str | None) -> dict[str, Any]
 
 def read_trace(path: Path) -> RecordedTrace:
     """Read a trace file. Raises KvraceError with one line that names the file and what is wrong with it."""
+    return parse_trace(path, read_bytes(path))
+
+
+def parse_trace(path: Path, raw: bytes) -> RecordedTrace:
+    """The same for a file that was already read."""
     try:
-        return _trace(path, _load(path))
+        return _trace(path, _load(raw))
     except KvraceError as error:
         raise KvraceError(f"{path}: {error}") from error
+
+
+def read_bytes(path: Path) -> bytes:
+    """What is in the file, if that is not more than a trace can be. Raises KvraceError, naming the file."""
+    try:
+        if path.exists() and not path.is_file():
+            raise KvraceError(f"{path}: not a file")
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise KvraceError(f"{path}: cannot be read: {reason(error)}") from error
+    if len(raw) > MAX_BYTES:
+        raise KvraceError(f"{path}: larger than {MAX_BYTES // 1024 // 1024} MB; no trace is")
+    return raw
 
 
 def frames_of(recorded: RecordedTrace) -> tuple[Frame, ...]:
@@ -112,16 +133,7 @@ def frames_of(recorded: RecordedTrace) -> tuple[Frame, ...]:
     return tuple(frames)
 
 
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        if path.exists() and not path.is_file():
-            raise KvraceError("not a file")
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise KvraceError(f"cannot be read: {reason(error)}") from error
-    if len(raw) > MAX_BYTES:
-        raise KvraceError(f"larger than {MAX_BYTES // 1024 // 1024} MB; no trace is")
+def _load(raw: bytes) -> dict[str, Any]:
     try:
         data = json.loads(raw)
     except RecursionError as error:
