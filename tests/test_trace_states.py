@@ -47,6 +47,15 @@ def test_the_frames_of_every_finding_are_read_back(name: str, tmp_path: Path) ->
         _is_recorded(violation, tmp_path)
 
 
+@pytest.mark.vllm
+@pytest.mark.parametrize("contract", ["exactly-once", "unsolicited"])
+def test_so_are_those_of_vllm(tmp_path: Path, contract: str) -> None:
+    result = check(choose_subject("vllm", None).make, named_scope("seed"), Contract.parse(contract))
+    assert result.violations
+    for violation in result.violations:
+        _is_recorded(violation, tmp_path)
+
+
 def test_so_are_those_of_broken_pools(tmp_path: Path) -> None:
     """Negative counts, a block twice in the pool, hangs: whatever a fault shows can be recorded."""
     for mutant in MUTANTS:

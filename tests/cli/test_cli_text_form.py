@@ -85,6 +85,44 @@ def test_line_numbers_of_source_files_do_not_count(kvrace: Any) -> None:
     assert Path("order.txt").read_bytes() == before
 
 
+def test_a_loop_is_kept_while_it_loops(kvrace: Any) -> None:
+    kvrace("check", "--subject", "reference", "--requests", "load", "--scheduler", "sync", "--contract", "lossy",
+           "--property", "no-stuck")  # fmt: skip
+    (trace,) = Path("kvrace-traces").iterdir()
+    order = Path("order.txt")
+    kvrace("export", trace, "--as", "text", "--output", order)
+    shown = kvrace("replay", order)
+    assert "✗ still failing: no-stuck (connector): left alone, A is never over" in shown.out
+    assert "✓ as written" in shown.out
+    text = order.read_text()
+    _replace(order, "    engine: busy\n", "")
+    assert "order.txt is rewritten" in kvrace("replay", "--rewrite", order).out
+    assert order.read_text() == text
+    order.write_text(text.replace("\nloop: 3\n", "\nloop: 1\n"))
+    assert "\nloop: 3\n" in text
+    assert "✓ fixed" in kvrace("replay", order).out
+    assert kvrace("replay", "--rewrite", order).status == 0
+    assert "property: none\n" in order.read_text() and "loop" not in order.read_text()
+
+
+def test_what_comes_after_a_crash_is_not_played(kvrace: Any) -> None:
+    order = Path("order.txt")
+    order.write_text(
+        "format: kvrace-text 1\nsubject: reference\npolicy: wait_for_all\nrequests: load_save\n"
+        "add A\nschedule\nabort A\nupdate load:A save:A\nschedule\nupdate\n"
+    )
+    assert "✓ still holds" in kvrace("replay", "--rewrite", order).out
+    before = order.read_bytes()
+    shown = kvrace("replay", order, "--policy", "assert")
+    assert shown.status == 1
+    assert "✗ newly failing: no-crash" in shown.out
+    assert "  + not played\n" in shown.out
+    shown = kvrace("replay", "--rewrite", order, "--policy", "assert")
+    assert shown.status == 3
+    assert "order.txt is left as it is: event 5 'schedule' cannot be played" in shown.out
+    assert order.read_bytes() == before
+
+
 def test_rewriting_accepts_what_happens_now(kvrace: Any, order: Path) -> None:
     before = order.read_text()
     shown = kvrace("replay", "--rewrite", order)
