@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import itf_py
 
@@ -24,18 +24,20 @@ from kvmodel.properties import PROPERTY_NAMES
 from kvmodel.scope import Scope
 from kvrace.files import reason, write_atomically
 from kvrace.result import Violation
+from kvrace.shapes import recordable, text
+from kvrace.trace_states import MAX_TEXT, VARIABLES, StatesReader, states_json
 
-FORMAT, VERSION = "kvrace-trace", 1
+FORMAT, VERSION = "kvrace-trace", 2
+NO_FINDING = "none"
 MAX_BYTES = 4 * 1024 * 1024
 MAX_EVENTS = 1000
-MAX_TEXT = 1000
-_VARIABLES = ("event", "phases", "queues", "owned", "held_back", "references", "free", "cached", "transfers", "steps", "tables",
-              "pending", "crash")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedTrace:
-    """What a trace file says. ``spec`` and ``policy`` say how the subject was made; ``states`` are kept to be compared."""
+    """What a trace file or a text form says. ``property`` is :data:`NO_FINDING` in a text that nothing should break, and a text has
+    no ``states``. ``spec`` and ``policy`` say how the subject was made; ``states`` are not yet
+    decoded: :func:`frames_of` does that, and without a scheduler."""
 
     path: Path
     kvrace: str
@@ -54,56 +56,12 @@ class RecordedTrace:
     states: tuple[dict[str, Any], ...]
 
 
-class _Transfer(NamedTuple):
-    """An ITF record."""
-
-    request: str
-    direction: str
-    blocks: list[int]
-    over: bool
-
-
-class _Access(NamedTuple):
-    """An ITF record."""
-
-    request: str
-    blocks: list[int]
-
-
-def states_json(frames: Sequence[Frame]) -> list[dict[str, Any]]:
-    """The ITF states of a playback: after each event what the scheduler shows and what the world holds."""
-    states = []
-    for index, frame in enumerate(frames):
-        state: dict[str, Any] = itf_py.state_to_json(itf_py.State({"index": index}, _values(frame)))
-        states.append(state)
-    return states
-
-
-def _values(frame: Frame) -> dict[str, Any]:
-    seen, crash = frame.observation, frame.response.crash
-    return {
-        "event": str(frame.event) if frame.event else "",
-        "phases": dict(seen.phases),
-        "queues": {name: list(queue) for name, queue in seen.queues},
-        "owned": {name: list(blocks) for name, blocks in seen.owned},
-        "held_back": list(seen.held_back),
-        "references": {block: count for block, count in enumerate(seen.references) if count is not None},
-        "free": list(seen.free),
-        "cached": seen.cached,
-        "transfers": [_Transfer(t.request, t.direction, list(t.blocks), t.over) for t in frame.world.transfers],
-        "steps": [[_Access(a.request, list(a.blocks)) for a in step.accesses] for step in frame.world.steps],
-        "tables": {table: list(names) for table, names in seen.tables},
-        "pending": seen.pending,
-        "crash": f"{crash.error} at {crash.location}: {crash.source}" if crash else "",
-    }
-
-
 def write_trace(violation: Violation, spec: str, policy: str | None, folder: Path) -> Path:
     """Write the violation's order into ``folder`` and return the file. The name depends on the contents alone."""
     meta = _meta(violation, spec, policy)
     identity = json.dumps([meta["subject"], meta["scope"], meta["contract"], violation.signature, violation.events])
     path = folder / f"{violation.property}-{hashlib.blake2b(identity.encode(), digest_size=4).hexdigest()}.itf.json"
-    data = itf_py.trace_to_json(itf_py.Trace(meta, [], list(_VARIABLES), [], violation.loop_start))
+    data = itf_py.trace_to_json(itf_py.Trace(meta, [], list(VARIABLES), [], violation.loop_start))
     data["states"] = states_json(violation.frames)
     write_atomically(path, _text_of(data))
     return path
@@ -126,9 +84,9 @@ def _meta(violation: Violation, spec: str, policy: str | None) -> dict[str, Any]
         "verdict": "violated",
         "property": violation.property,
         "blame": violation.blame,
-        "shape": violation.shape,
-        "message": violation.message,
-        "location": violation.location,
+        "shape": recordable(violation.shape, MAX_TEXT),
+        "message": recordable(violation.message, MAX_TEXT),
+        "location": None if violation.location is None else recordable(violation.location, MAX_TEXT),
         "subject": {"name": name, "version": version, "scheduler": scheduler, "spec": spec, "policy": policy},
         "scope": violation.scope.as_dict(),
         "contract": str(violation.contract),
@@ -138,22 +96,44 @@ def _meta(violation: Violation, spec: str, policy: str | None) -> dict[str, Any]
 
 def read_trace(path: Path) -> RecordedTrace:
     """Read a trace file. Raises KvraceError with one line that names the file and what is wrong with it."""
+    return parse_trace(path, read_bytes(path))
+
+
+def parse_trace(path: Path, raw: bytes) -> RecordedTrace:
+    """The same for a file that was already read."""
     try:
-        return _trace(path, _load(path))
+        return _trace(path, _load(raw))
     except KvraceError as error:
         raise KvraceError(f"{path}: {error}") from error
 
 
-def _load(path: Path) -> dict[str, Any]:
+def read_bytes(path: Path) -> bytes:
+    """What is in the file, if that is not more than a trace can be. Raises KvraceError, naming the file."""
     try:
         if path.exists() and not path.is_file():
-            raise KvraceError("not a file")
+            raise KvraceError(f"{path}: not a file")
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise KvraceError(f"cannot be read: {reason(error)}") from error
+        raise KvraceError(f"{path}: cannot be read: {reason(error)}") from error
     if len(raw) > MAX_BYTES:
-        raise KvraceError(f"larger than {MAX_BYTES // 1024 // 1024} MB; no trace is")
+        raise KvraceError(f"{path}: larger than {MAX_BYTES // 1024 // 1024} MB; no trace is")
+    return raw
+
+
+def frames_of(recorded: RecordedTrace) -> tuple[Frame, ...]:
+    """The playback that the file records, without any scheduler. Raises KvraceError naming file, state and what is wrong there."""
+    reader = StatesReader(recorded.scope)
+    frames: list[Frame] = []
+    for number, state in enumerate(recorded.states):
+        try:
+            frames.append(reader.frame(state))
+        except KvraceError as error:
+            raise KvraceError(f"{recorded.path}: state {number}: {error}") from error
+    return tuple(frames)
+
+
+def _load(raw: bytes) -> dict[str, Any]:
     try:
         data = json.loads(raw)
     except RecursionError as error:
@@ -205,14 +185,7 @@ def _table(data: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _text(data: dict[str, Any], name: str) -> str:
-    value = data.get(name)
-    if not isinstance(value, str):
-        raise KvraceError(f"{name} is missing" if value is None else f"{name} is not text")
-    if len(value) > MAX_TEXT:
-        raise KvraceError(f"{name} is longer than {MAX_TEXT} characters")
-    if not value.isprintable():
-        raise KvraceError(f"{name} has unprintable characters")
-    return value
+    return text(MAX_TEXT)(data.get(name), name)
 
 
 def _optional_text(data: dict[str, Any], name: str) -> str | None:
@@ -229,12 +202,11 @@ def _states(data: dict[str, Any]) -> tuple[dict[str, Any], ...]:
 
 
 def _events(states: Sequence[dict[str, Any]]) -> tuple[Event, ...]:
-    """The events, decoded by the ITF library. The rest of each state is never decoded, only compared."""
+    """The events alone: to play them, nothing else of a state is needed."""
     lines = [_text(state, "event") for state in states]
     if lines[0]:
         raise KvraceError("the first state has an event; it is the state before any")
-    trace = itf_py.trace_from_json({"vars": ["event"], "states": [{"event": line} for line in lines[1:]]})
-    return tuple(parse_event(state.values["event"]) for state in trace.states)
+    return tuple(parse_event(line) for line in lines[1:])
 
 
 def _loop(data: dict[str, Any], events: int) -> int | None:

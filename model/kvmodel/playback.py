@@ -9,13 +9,14 @@ from typing import NamedTuple
 from kvmodel.contract import Contract
 from kvmodel.events import Event
 from kvmodel.lockstep import Lockstep, Node
+from kvmodel.nearest import nearest
 from kvmodel.port import Observation, Response, Subject
 from kvmodel.properties import Finding
 from kvmodel.rules import enabled, refusal
 from kvmodel.world import World
 
-ALLOWED_MAX = 32
-"""How many of the allowed events a refusal names."""
+OTHERS_MAX = 32
+"""How many other allowed events a refusal names: with many reports there may be more than a machine can list."""
 
 
 class Frame(NamedTuple):
@@ -29,12 +30,14 @@ class Frame(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """An event that was not allowed: its place in the order, the guard that was false, and what was allowed instead."""
+    """An event that was not allowed: its place in the order (from 0), the guard that was false, the allowed event nearest to it,
+    and the first :data:`OTHERS_MAX` of the others. After a crash nothing is allowed."""
 
     place: int
     event: Event
     guard: str
-    allowed: tuple[Event, ...]
+    nearest: Event | None
+    others: tuple[Event, ...]
 
 
 def play(subject: Subject, contract: Contract, events: Sequence[Event]) -> tuple[list[Frame], Refused | None]:
@@ -44,10 +47,13 @@ def play(subject: Subject, contract: Contract, events: Sequence[Event]) -> tuple
     frames = [frame_of(None, node)]
     for index, event in enumerate(events):
         state = (node.world, subject.scope, contract, node.observation.pending)
-        guard = "the scheduler has crashed" if node.crashed else refusal(*state, event)
+        if node.crashed:
+            return frames, Refused(index, event, "the scheduler has crashed", None, ())
+        guard = refusal(*state, event)
         if guard is not None:
-            allowed = () if node.crashed else tuple(islice(enabled(*state), ALLOWED_MAX))
-            return frames, Refused(index, event, guard, allowed)
+            instead = nearest(*state, event)
+            others = islice((allowed for allowed in enabled(*state) if allowed != instead), OTHERS_MAX)
+            return frames, Refused(index, event, guard, instead, tuple(others))
         node = walk.successor(node, event)
         frames.append(frame_of(event, node))
     return frames, None

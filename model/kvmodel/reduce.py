@@ -19,10 +19,11 @@ from kvmodel.port import Subject
 from kvmodel.properties import Finding
 from kvmodel.rest import leave_alone, never_at_rest_finding
 from kvmodel.rules import refusal
-from kvmodel.scope import Scope
+from kvmodel.scope import SWITCHES, Scope
 
 ATTEMPTS_MAX = 3_000
 """Orders that are played at most; a shortest order of a few events needs some hundred."""
+_PLAINLY = ("scheduling", "block_size", "prompt_blocks", "token_budget", "priorities", *SWITCHES)
 _PLAINER_KINDS = {"local": (), "load": ("local",), "save": ("local",), "load_save": ("local", "load", "save")}
 
 
@@ -135,18 +136,7 @@ def _plainer_scopes(scope: Scope) -> Iterator[tuple[Scope, Callable[[Event], Eve
         yield from _made(scope, fields, _without(scope.names, index))
     plain = Scope(("local",))
     changes: list[dict[str, Any]] = [
-        {name: getattr(plain, name)}
-        for name in (
-            "scheduling",
-            "block_size",
-            "prompt_blocks",
-            "token_budget",
-            "priorities",
-            "separate_ends",
-            "early_stop",
-            "prefix_sharing",
-        )
-        if getattr(scope, name) != getattr(plain, name)
+        {name: getattr(plain, name)} for name in _PLAINLY if getattr(scope, name) != getattr(plain, name)
     ]
     if scope.prompts:
         changes.append({"prompts": ()})

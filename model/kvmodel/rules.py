@@ -69,18 +69,18 @@ def _may_add(world: World, scope: Scope) -> bool:
     return not scope.engine_order or len(world.steps) < scope.steps_in_flight
 
 
-def may_update(world: World, scope: Scope, pending: bool) -> bool:
-    """EngineCore fills its pipeline before it waits for a step (``step_with_batch_queue``)."""
+def update_allowed(world: World, scope: Scope, pending: bool) -> bool:
+    """Whether any update may come. EngineCore fills its pipeline before it waits for a step (``step_with_batch_queue``)."""
     return bool(world.steps) and (not scope.engine_order or not pending or len(world.steps) == scope.steps_in_flight)
 
 
 def _updates(world: World, scope: Scope, contract: Contract, pending: bool) -> Iterator[Update]:
-    if not may_update(world, scope, pending):
+    if not update_allowed(world, scope, pending):
         return
-    stopping = stoppable(world, scope)
+    may_stop = stoppable(world, scope)
     for reports in _subsets(possible_reports(world, scope, contract)):
         if fit_one_output(reports):
-            for stops in _subsets(stopping):
+            for stops in _subsets(may_stop):
                 yield Update(tuple(sorted(reports)), tuple(sorted(stops)))
 
 
@@ -89,12 +89,12 @@ def enabled(world: World, scope: Scope, contract: Contract, pending: bool) -> It
 
     ``pending`` is the subject's ``has_requests()``: an idle engine schedules nothing.
     """
-    yield from other_events(world, scope, contract, pending)
+    yield from other_than_updates(world, scope, contract, pending)
     yield from _updates(world, scope, contract, pending)
 
 
-def other_events(world: World, scope: Scope, contract: Contract, pending: bool) -> list[Event]:
-    """The events allowed in ``world`` but for updates."""
+def other_than_updates(world: World, scope: Scope, contract: Contract, pending: bool) -> list[Event]:
+    """The allowed events of which there is one for each request or transfer at most."""
     events: list[Event] = []
     for index, (name, request) in enumerate(zip(scope.names, world.requests, strict=True)):
         if request.stage == Stage.ABSENT and _may_add(world, scope):
@@ -119,9 +119,9 @@ def other_events(world: World, scope: Scope, contract: Contract, pending: bool) 
 def _allowed(world: World, scope: Scope, contract: Contract, pending: bool, event: Event) -> bool:
     """Whether ``event`` is among :func:`enabled`, without listing them all: a hostile trace could make that list endless."""
     if not isinstance(event, Update):
-        return event in other_events(world, scope, contract, pending)
+        return event in other_than_updates(world, scope, contract, pending)
     return (
-        may_update(world, scope, pending)
+        update_allowed(world, scope, pending)
         and set(event.reports) <= set(possible_reports(world, scope, contract))
         and set(event.stops) <= set(stoppable(world, scope))
         and event == Update(tuple(sorted(set(event.reports))), tuple(sorted(set(event.stops))))
@@ -140,7 +140,7 @@ def refusal(world: World, scope: Scope, contract: Contract, pending: bool, event
             return f"{len(world.steps)} of {scope.steps_in_flight} steps are already in flight"
         case Update() if not world.steps:
             return "no step is in flight"
-        case Update() if not may_update(world, scope, pending):
+        case Update() if not update_allowed(world, scope, pending):
             return "the engine fills its pipeline first (the scope keeps to the engine's order)"
         case Add() if not _may_add(world, scope):
             return "the engine waits for a step (the scope keeps to the engine's order)"

@@ -28,7 +28,7 @@ from kvmodel.profiles import profile
 from kvmodel.properties import PROPERTY_NAMES, Finding
 from kvmodel.reduce import reduce
 from kvmodel.rest import leave_alone, never_at_rest_finding
-from kvmodel.rules import fit_one_output, may_update, other_events, possible_reports, stoppable
+from kvmodel.rules import fit_one_output, other_than_updates, possible_reports, stoppable, update_allowed
 from kvmodel.scope import Scope
 from kvmodel.strategies import scopes
 
@@ -114,7 +114,7 @@ class TransferMachine(RuleBasedStateMachine):
     scopes: ClassVar[SearchStrategy[Scope]] = scopes()
     coverage: ClassVar[Coverage | None] = None
     profile: ClassVar[str] = "dev"
-    TestCase = _TestCase()
+    TestCase = _TestCase()  # type: ignore[assignment]
 
     scope: Scope
     reporting: str
@@ -134,7 +134,7 @@ class TransferMachine(RuleBasedStateMachine):
     def run(cls, how_long: settings | None = None) -> None:
         """Run as a test: raises what :meth:`failure` gives for the first property that breaks, shown by a short order."""
         try:
-            run_state_machine_as_test(cls, settings=how_long or profile(cls.profile))  # type: ignore[no-untyped-call]
+            run_state_machine_as_test(cls, settings=how_long or profile(cls.profile))
         except PropertyBroken as error:
             failure = cls.failure(cls._shortened(error.broken))
         else:
@@ -183,8 +183,8 @@ class TransferMachine(RuleBasedStateMachine):
             if finding.property in self.properties:
                 self._fail(finding)
         pending = node.observation.pending
-        self._others = [] if node.crashed else other_events(node.world, self.scope, self.contract, pending)
-        self._may_update = not node.crashed and may_update(node.world, self.scope, pending)
+        self._others = [] if node.crashed else other_than_updates(node.world, self.scope, self.contract, pending)
+        self._may_update = not node.crashed and update_allowed(node.world, self.scope, pending)
 
     def allowed(self, *kinds: type[Event]) -> list[Event]:
         """The events of these kinds that are allowed now, in the order of the model. Updates are never listed."""

@@ -44,9 +44,10 @@ Run = Callable[..., Finished]
 
 @pytest.fixture(autouse=True)
 def a_clean_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test runs in an empty folder, 100 columns wide, without colour."""
+    """Every test runs in an empty folder, 100 columns wide, without colour, however pytest was started."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path.copy())
+    monkeypatch.setattr(sys, "argv", ["pytest"])
     monkeypatch.setenv("COLUMNS", "100")
     for name in ("NO_COLOR", "FORCE_COLOR", "KVRACE_DEBUG"):
         monkeypatch.delenv(name, raising=False)

@@ -37,10 +37,58 @@ def test_fails_differently(kvrace: Any, seed_trace: Path) -> None:
 def test_diverged_names_the_guard_and_what_was_allowed(
     kvrace: Any, seed_trace: Path, snapshot: SnapshotAssertion
 ) -> None:
-    _change(seed_trace, lambda data: data["states"][2].update(event="update"))
+    _change(seed_trace, _events("add A", "schedule", "update save:A", "abort A"))
     shown = kvrace("replay", seed_trace)
     assert shown.status == 3
     assert shown.screen == snapshot
+
+
+def test_an_order_that_no_scheduler_can_play_is_refused_before_one_is_made(kvrace: Any, seed_trace: Path) -> None:
+    _change(seed_trace, _events("add A", "update", "abort A", "schedule"))
+    _change(seed_trace, lambda data: data["#meta"]["subject"].update(spec="missing:Scheduler"))
+    shown = kvrace("replay", seed_trace)
+    assert shown.status == 2
+    assert shown.error_line.endswith("event 2 'update': no step is in flight; no scheduler can play this order")
+
+
+def test_a_prefix_is_never_called_fixed(kvrace: Any, seed_trace: Path, snapshot: SnapshotAssertion) -> None:
+    shown = kvrace("replay", seed_trace, "--until", 3)
+    assert shown.status == 3
+    assert shown.screen == snapshot
+    assert kvrace("replay", seed_trace, "--until", 4).status == 1
+    assert "✓ fixed" in kvrace("replay", seed_trace, "--until", 4, "--policy", "wait_for_all").out
+
+
+@pytest.mark.parametrize("until", [0, -1, 5, 10**30])
+def test_a_prefix_has_some_of_the_events(kvrace: Any, seed_trace: Path, until: int) -> None:
+    for command in ("replay", "show"):
+        shown = kvrace(command, seed_trace, "--until", until)
+        assert shown.status == 2
+        assert shown.error_line.endswith(f"{seed_trace} has the events 1 to 4")
+
+
+def test_a_prefix_of_what_cannot_be_played_is_played(kvrace: Any, seed_trace: Path) -> None:
+    _change(seed_trace, _events("add A", "schedule", "schedule", "abort A"))
+    assert kvrace("replay", seed_trace).status == 2
+    assert kvrace("replay", seed_trace, "--until", 2).status == 3
+
+
+def test_several_files(kvrace: Any, seed_trace: Path, snapshot: SnapshotAssertion) -> None:
+    data = json.loads(seed_trace.read_text())
+    diverging, fixed = Path("b.json"), Path("c.json")
+    for path in (diverging, fixed):
+        path.write_text(json.dumps(data))
+    _change(diverging, _events("add A", "schedule", "update save:A", "abort A"))
+    _change(fixed, lambda data: data["#meta"]["subject"].update(policy="wait_for_all"))
+    assert kvrace("replay", fixed, fixed).status == 0
+    assert kvrace("replay", fixed, diverging, fixed).status == 3
+    shown = kvrace("replay", fixed, diverging, seed_trace)
+    assert shown.status == 1
+    assert shown.screen == snapshot
+    Path("d.json").write_text("no trace")
+    shown = kvrace("replay", fixed, "d.json", seed_trace)
+    assert shown.status == 2
+    assert shown.error_line.startswith("kvrace: d.json: not JSON")
 
 
 def test_a_loop_must_loop(kvrace: Any) -> None:
@@ -74,7 +122,7 @@ def test_a_trace_does_not_choose_what_is_imported(kvrace: Any, seed_trace: Path)
 def test_a_trace_file_is_itf(seed_trace: Path) -> None:
     trace = itf_py.trace_from_json(json.loads(seed_trace.read_text()))
     assert trace.meta["format"] == "kvrace-trace"
-    assert trace.meta["version"] == 1
+    assert trace.meta["version"] == 2
     assert [state.values["event"] for state in trace.states] == ["", "add A", "schedule", "abort A", "update save:A"]
     last = trace.states[-1].values
     assert set(last) == set(trace.vars)
@@ -86,6 +134,10 @@ def _change(path: Path, change: Callable[[Any], object]) -> None:
     data = json.loads(path.read_text())
     change(data)
     path.write_text(json.dumps(data))
+
+
+def _events(*lines: str) -> Callable[[Any], object]:
+    return lambda data: [state.update(event=line) for state, line in zip(data["states"][1:], lines, strict=True)]
 
 
 def _meta(**changes: object) -> Callable[[Any], object]:
@@ -102,7 +154,8 @@ def _event(text: object) -> Callable[[Any], object]:
 
 HOSTILE_CHANGES: dict[str, Callable[[Any], object]] = {
     "another format": _meta(format="ITF"),
-    "a later version": _meta(version=2),
+    "a later version": _meta(version=3),
+    "an earlier version": _meta(version=1),
     "a version that is true": _meta(version=True),
     "no meta": lambda data: data.pop("#meta"),
     "meta is a list": lambda data: data.update({"#meta": []}),

@@ -10,7 +10,7 @@ from kvmodel.contract import Contract
 from kvmodel.events import Abort, Add, Lose, Report, Schedule, TransferEnds, Update
 from kvmodel.explorer import explore
 from kvmodel.lockstep import Lockstep
-from kvmodel.playback import ALLOWED_MAX, play
+from kvmodel.playback import OTHERS_MAX, play
 from kvmodel.rules import enabled, refusal
 from kvmodel.scope import Scope
 from kvrace.reference.subject import ReferenceSubject
@@ -60,4 +60,4 @@ def test_a_scope_with_many_transfers_is_played_without_listing_every_set_of_repo
     frames, refused = play(ReferenceSubject(scope, "wait_for_all"), Contract(), [*events, everything, everything])
     assert len(frames) == len(events) + 2
     assert refused is not None and refused.guard == "no step is in flight"
-    assert len(refused.allowed) <= ALLOWED_MAX
+    assert len(refused.others) <= OTHERS_MAX

@@ -8,8 +8,10 @@ import typer
 
 import kvrace
 from kvrace.cli.check import check_command
+from kvrace.cli.export import export_command
 from kvrace.cli.mutants import mutants_command
 from kvrace.cli.replay import replay_command
+from kvrace.cli.show import show_command
 
 HELP = (
     "Play every order of abort, schedule and KV-transfer events on the real vLLM v1 scheduler.\n\n"
@@ -28,6 +30,8 @@ app = typer.Typer(
 )
 app.command("check")(check_command)
 app.command("replay")(replay_command)
+app.command("show")(show_command)
+app.command("export")(export_command)
 app.command("mutants")(mutants_command)
 
 

@@ -250,6 +250,57 @@ List = Annotated[
 TraceFile = Annotated[
     str,
     typer.Argument(
-        callback=_not_empty, metavar="FILE", help="A trace file that 'kvrace check' wrote.", show_default=False
+        callback=_not_empty, metavar="TRACE", help="A trace file that 'kvrace check' wrote.", show_default=False
+    ),
+]
+OrderFile = Annotated[
+    str,
+    typer.Argument(
+        callback=_not_empty,
+        metavar="FILE",
+        help="A trace file that 'kvrace check' wrote, or for pytest also a text form.",
+        show_default=False,
+    ),
+]
+Orders = Annotated[
+    list[str],
+    typer.Argument(
+        callback=_not_empty,
+        metavar="FILE",
+        help="Trace files that 'kvrace check' wrote, and text forms.",
+        show_default=False,
+    ),
+]
+Until = Annotated[
+    int | None,
+    typer.Option("--until", metavar="N", help="Only the first N events.", rich_help_panel=_LIMITS),
+]
+Rewrite = Annotated[
+    bool,
+    typer.Option(
+        "--rewrite",
+        metavar="",
+        help="Write into each text form what happens now: beneath its events, and its finding. Not when it diverges.",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+ExportAs = Annotated[
+    str,
+    typer.Option(
+        "--as",
+        metavar="text|mermaid|pytest",
+        help="A text form to keep and edit, a diagram for an issue comment, or a test.",
+        callback=_not_empty,
+        rich_help_panel=_OUTPUT,
+    ),
+]
+ExportTarget = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        metavar="FILE",
+        help="Write there. Without it: to standard output.",
+        callback=_not_empty,
+        rich_help_panel=_OUTPUT,
     ),
 ]

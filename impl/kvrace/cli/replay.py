@@ -1,56 +1,167 @@
-"""``kvrace replay``: play a recorded order again and say what became of its finding."""
+"""``kvrace replay``: play recorded orders again and say what became of their findings."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kvmodel.errors import KvraceError, shortened
 from kvrace.cli import options
-from kvrace.render.output import standard_output
+from kvrace.files import check_target, write_atomically
+from kvrace.render.output import Output, standard_output
 from kvrace.render.progress import progress_line
-from kvrace.render.replay import report
-from kvrace.replay import replay
+from kvrace.render.replay import as_written, counts, heading, report, unchanged_or_rewritten
+from kvrace.replay import Replay, prefix, replay
 from kvrace.subjects import SubjectChoice, choose_subject, stdout_to_stderr
-from kvrace.trace import RecordedTrace, read_trace
+from kvrace.textform import TextForm, is_text_form, parse_text
+from kvrace.trace import RecordedTrace, parse_trace, read_bytes
+from kvrace.written import differences, rewritten, settled
+
+_WORST_FIRST = (1, 3, 0)
 
 
 def replay_command(
-    file: options.TraceFile,
+    files: options.Orders,
+    until: options.Until = None,
+    rewrite: options.Rewrite = False,
     subject: options.Subject = None,
     policy: options.Policy = None,
     call_timeout: options.CallTimeout = 10.0,
     no_color: options.NoColor = False,
 ) -> int:
-    """Play the order in a trace file again: on the scheduler it was found on, or with --subject on another one.
+    """Play recorded orders again: on their own scheduler, or with --subject on another one.
+
+    FILE is a trace that 'kvrace check' wrote, or a text form: the same order for
+    people to read, edit and keep in a repository. Beneath each event a text says
+    what happens, and replay shows what happens otherwise.
+    'kvrace export --as text' makes one of a trace; events alone are one as well.
+
+    \b
+    Examples:
+      kvrace replay kvrace-traces/no-crash-*.itf.json
+      kvrace replay --until 3 TRACE             only the first three events
+      kvrace replay --subject mine:Sched TRACE  the same order on your class
+      kvrace replay tests/counterexamples/*.txt
+      kvrace replay --rewrite ORDER.txt         write what happens now
 
     \b
     Exit status:
-      0  fixed: the whole order was played and nothing is violated
-      1  still failing, or it fails differently
+      0  fixed, or still holds: everything was played, nothing is violated
+         and a text is as written (or was rewritten)
+      1  still failing, fails differently, newly failing, or written otherwise
       2  usage or environment error, with one line on standard error
-      3  diverged: the order cannot be played to its end on this scheduler
+      3  diverged: the order cannot be played to its end on this scheduler;
+         or with --until, nothing is violated yet
+      Of several files the worst counts: 1 before 3 before 0.
     """
-    recorded = read_trace(Path(file))
     if not 0 < call_timeout < float("inf"):
         raise KvraceError(f"--call-timeout {call_timeout:g}: must be more than 0 seconds")
+    if rewrite and until is not None:
+        raise KvraceError("--rewrite writes what happens in the whole order; leave out --until")
+    orders = [_read(Path(file), rewrite) for file in files]
+    for order in orders:
+        prefix(order.recorded, until)
     output = standard_output(not no_color)
-    with progress_line(not no_color) as line, stdout_to_stderr():
-        choice = _choose(recorded, subject, policy, line.importing)
-        result = replay(recorded, choice, call_timeout)
-    output.print(report(result, output.width))
-    return result.exit_code
+    run = _Run(output, rewrite, len(orders) > 1)
+    with progress_line(not no_color) as line:
+        chooser = _Chooser(subject, policy, line.importing)
+        with stdout_to_stderr():
+            choices = [chooser.choose(order.recorded) for order in orders]
+        for order, choice in zip(orders, choices, strict=True):
+            with stdout_to_stderr():
+                result = replay(order.recorded, choice, call_timeout, until)
+            run.tell(order, result)
+    return run.end()
 
 
-def _choose(recorded: RecordedTrace, subject: str | None, policy: str | None, importing: object) -> SubjectChoice:
-    """The recorded subject, or the one the user names. A trace file alone never makes kvrace import a module."""
-    spec = subject
-    if spec is None:
-        if recorded.spec not in ("vllm", "reference"):
-            raise KvraceError(
-                f"{recorded.path} was recorded on {shortened(recorded.spec)}; a trace does not choose what is imported, so "
-                f"add --subject {shortened(recorded.spec)} (or another) to play it"
-            )
-        spec = "reference" if policy is not None else recorded.spec
-    if spec == "reference" and policy is None and recorded.spec == "reference":
-        policy = recorded.policy
-    return choose_subject(spec, policy, importing)  # type: ignore[arg-type]
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """A file as it was read; ``form`` if it is a text form."""
+
+    recorded: RecordedTrace
+    form: TextForm | None
+
+
+def _read(path: Path, rewrite: bool) -> _Order:
+    raw = read_bytes(path)
+    if is_text_form(raw):
+        form = parse_text(path, raw)
+        if rewrite:
+            check_target(path, "--rewrite")
+        return _Order(form.recorded, form)
+    if rewrite:
+        raise KvraceError(
+            f"{path}: not a text form, and only these are rewritten; 'kvrace export --as text' makes one of a trace"
+        )
+    return _Order(parse_trace(path, raw), None)
+
+
+@dataclass(slots=True)
+class _Run:
+    """The files of one command, told one after the other."""
+
+    output: Output
+    rewrite: bool
+    several: bool
+    replays: list[Replay] = field(default_factory=list)
+    statuses: list[int] = field(default_factory=list)
+    otherwise: int = 0
+    rewritten: int = 0
+
+    def tell(self, order: _Order, result: Replay) -> None:
+        """Print the report of one file, and rewrite it if that is asked for and every event was played."""
+        if self.several:
+            self.output.print(*([""] if self.replays else []), heading(str(order.recorded.path)))
+        self.output.print(report(result, self.output.width))
+        self.replays.append(result)
+        self.statuses.append(self._compare(order.form, result))
+
+    def _compare(self, form: TextForm | None, result: Replay) -> int:
+        if form is None:
+            return result.exit_code
+        if not self.rewrite:
+            found = differences(form, result)
+            self.otherwise += bool(found)
+            self.output.print(as_written(result, found, form.written is not None))
+            return result.exit_code if not found else 1
+        if result.refused is not None:
+            self.output.print(unchanged_or_rewritten(result, changed=False))
+            return 3
+        changed = not settled(form, result)
+        if changed:
+            write_atomically(form.recorded.path, rewritten(form, result))
+            self.rewritten += 1
+        self.output.print(unchanged_or_rewritten(result, changed))
+        return 0
+
+    def end(self) -> int:
+        if self.several:
+            self.output.print("", counts(self.replays, self.otherwise, self.rewritten))
+        return next(status for status in _WORST_FIRST if status in self.statuses)
+
+
+@dataclass(slots=True)
+class _Chooser:
+    """The subject of each file: vLLM is imported, and a class looked up, once."""
+
+    subject: str | None
+    policy: str | None
+    importing: Callable[[bool], None]
+    known: dict[tuple[str, str | None], SubjectChoice] = field(default_factory=dict)
+
+    def choose(self, recorded: RecordedTrace) -> SubjectChoice:
+        """The recorded subject, or the one the user names. A file alone never makes kvrace import a module."""
+        spec, policy = self.subject, self.policy
+        if spec is None:
+            if recorded.spec not in ("vllm", "reference"):
+                raise KvraceError(
+                    f"{recorded.path} was recorded on {shortened(recorded.spec)}; a trace does not choose what is imported, so "
+                    f"add --subject {shortened(recorded.spec)} (or another) to play it"
+                )
+            spec = "reference" if policy is not None else recorded.spec
+        if spec == "reference" and policy is None and recorded.spec == "reference":
+            policy = recorded.policy
+        if (spec, policy) not in self.known:
+            self.known[spec, policy] = choose_subject(spec, policy, self.importing)
+        return self.known[spec, policy]

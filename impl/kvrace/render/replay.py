@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from kvmodel.playback import OTHERS_MAX, Refused
 from kvrace.render.rows import Broken
 from kvrace.render.swimlane import swimlane
 from kvrace.replay import Outcome, Replay
+from kvrace.trace import NO_FINDING, RecordedTrace
+from kvrace.written import Difference
 
 _STYLES: dict[Outcome, str] = {
     "still failing": "bold red",
     "fixed": "green",
     "fails differently": "bold red",
+    "newly failing": "bold red",
+    "still holds": "green",
+    "nothing yet": "yellow",
     "diverged": "yellow",
 }
-_SIGNS: dict[Outcome, str] = {"still failing": "✗", "fixed": "✓", "fails differently": "✗", "diverged": "?"}
+_SIGNS: dict[Outcome, str] = {
+    "still failing": "✗",
+    "fixed": "✓",
+    "fails differently": "✗",
+    "newly failing": "✗",
+    "still holds": "✓",
+    "nothing yet": "?",
+    "diverged": "?",
+}
 _INDENT = 2
+_OTHERS_SHOWN = 4
 
 
 def report(replay: Replay, width: int) -> RenderableType:
     """What was recorded, on what it was played, the order, and the outcome in the last line."""
     recorded = replay.recorded
-    facts = Table.grid(padding=(0, 2, 0, 0))
-    facts.add_row(_name("finding"), Text(f"{recorded.property} ({recorded.blame}): {recorded.message}"))
-    facts.add_row(_name("recorded on"), Text(f"{_identity(recorded.identity)}, by kvrace {recorded.kvrace}"))
-    facts.add_row(_name("played on"), Text(f"{_identity(replay.identity)}{_difference(replay)}"))
-    facts.add_row(_name("in"), Text(f"{recorded.scope} · contract {recorded.contract}"))
+    facts = facts_of(recorded, f"{_identity(replay.identity)}{_difference(replay)}")
     loop = recorded.loop if replay.outcome == "still failing" else None
     broken = Broken.of(replay.finding.property, replay.finding.blocks, loop) if replay.finding else None
     lanes = swimlane(replay.frames, broken, width - _INDENT, loop)
@@ -36,6 +50,21 @@ def report(replay: Replay, width: int) -> RenderableType:
     if replay.departs is not None:
         parts.append(Text(f"the states differ from the recorded ones from event {replay.departs} on", style="dim"))
     return Group(*parts, Text(""), _outcome(replay))
+
+
+def facts_of(recorded: RecordedTrace, played_on: str | None = None) -> Table:
+    """What a trace says of itself: its finding, where it was recorded, and in which scope."""
+    facts = Table.grid(padding=(0, 2, 0, 0))
+    named = recorded.property != NO_FINDING
+    finding = f"{recorded.property} ({recorded.blame}): {recorded.message}" if named else "none is expected"
+    facts.add_row(_name("finding"), Text(finding))
+    by = f", by kvrace {recorded.kvrace}" if recorded.kvrace else ""
+    where = f"{_identity(recorded.identity)}{by}" if recorded.identity.scheduler else "nothing yet"
+    facts.add_row(_name("recorded on"), Text(where))
+    if played_on is not None:
+        facts.add_row(_name("played on"), Text(played_on))
+    facts.add_row(_name("in"), Text(f"{recorded.scope} · contract {recorded.contract}"))
+    return facts
 
 
 def _name(text: str) -> Text:
@@ -48,22 +77,74 @@ def _identity(identity: tuple[str, str, str]) -> str:
 
 def _difference(replay: Replay) -> str:
     then, now = replay.recorded.identity, replay.identity
-    if (then.name, then.scheduler) != (now.name, now.scheduler):
-        return " (another scheduler)"
-    return "" if then.version == now.version else " (another version)"
+    if not then.scheduler or then == now:
+        return ""
+    return " (another scheduler)" if (then.name, then.scheduler) != (now.name, now.scheduler) else " (another version)"
 
 
 def _outcome(replay: Replay) -> Text:
     finding, refused, recorded = replay.finding, replay.refused, replay.recorded
     line = Text(f"{_SIGNS[replay.outcome]} {replay.outcome}", style=_STYLES[replay.outcome])
-    if replay.outcome == "fixed":
-        return line.append(f": all {len(recorded.events)} events were played and nothing is violated", style="default")
     if finding:
         crash = replay.frames[-1].response.crash
         where = f" (at {crash.location})" if crash and crash.location not in finding.message else ""
         return line.append(f": {finding.property} ({finding.blame}): {finding.message}{where}", style="default")
-    assert refused is not None, "a replay without finding that is not fixed was refused an event"
-    allowed = ", ".join(f"'{event}'" for event in refused.allowed) or "nothing"
-    return line.append(
-        f" at event {refused.place + 1} '{refused.event}': {refused.guard}; allowed instead: {allowed}", style="default"
-    )
+    if replay.outcome == "nothing yet":
+        played = f"the first {len(replay.events)} of {len(recorded.events)} events were played"
+        return line.append(f": {played}, and nothing is violated so far", style="default")
+    if refused is None:
+        return line.append(f": all {len(replay.events)} events were played and nothing is violated", style="default")
+    return line.append(f" at event {refused.place + 1} '{refused.event}': {_refusal(refused)}", style="default")
+
+
+def _refusal(refused: Refused) -> str:
+    if refused.nearest is None:
+        return f"{refused.guard}, and nothing is allowed instead"
+    text = f"{refused.guard}; nearest to it is '{refused.nearest}'"
+    if not refused.others:
+        return f"{text}, and nothing else is allowed"
+    shown = [f"'{event}'" for event in refused.others[:_OTHERS_SHOWN]]
+    more = len(refused.others) - len(shown)
+    if more:
+        shown.append(f"{more}{' or more' if len(refused.others) == OTHERS_MAX else ''} others")
+    return f"{text}, and allowed {'is' if len(shown) == 1 else 'are'} also {', '.join(shown)}"
+
+
+def as_written(replay: Replay, found: Sequence[Difference], compared: bool) -> RenderableType:
+    """Whether what happens is what the text says, event by event."""
+    if not compared:
+        return Text("no observations are written beneath the events; --rewrite writes them", style="dim")
+    if not found:
+        return Text(f"✓ as written, beneath all {len(replay.events)} events", style="green")
+    parts: list[RenderableType] = []
+    for difference in found:
+        parts.append(Text(f"event {difference.number} '{difference.event}' is not as written:"))
+        for line in difference.diff:
+            style = {"-": "red", "+": "green"}.get(line[0], "dim")
+            parts.append(Padding(Text(f"{line[0]} {line[1:]}", style=style), (0, 0, 0, _INDENT)))
+    many = f"{len(found)} of {len(replay.events)} events"
+    parts.append(Text.assemble(("✗ written otherwise", "bold red"), f": {many}; --rewrite accepts what happens now"))
+    return Group(*parts)
+
+
+def unchanged_or_rewritten(replay: Replay, changed: bool) -> Text:
+    """What became of the file with ``--rewrite``."""
+    path = replay.recorded.path
+    if replay.refused is not None:
+        place = f"event {replay.refused.place + 1} '{replay.refused.event}'"
+        return Text(f"{path} is left as it is: {place} cannot be played", style="yellow")
+    return Text(f"{path} is rewritten" if changed else f"{path} is as written")
+
+
+def heading(path: str) -> Text:
+    """Above the report of one of several files."""
+    return Text(f"── {path}", style="bold")
+
+
+def counts(replays: Sequence[Replay], otherwise: int, rewritten: int) -> Text:
+    """The last line for several files: how many came out how."""
+    outcomes = Counter(replay.outcome for replay in replays)
+    words = [f"{outcomes[name]} {name}" for name in _SIGNS if outcomes[name]]
+    words += [f"{otherwise} written otherwise"] if otherwise else []
+    words += [f"{rewritten} rewritten"] if rewritten else []
+    return Text(f"{len(replays)} files: {', '.join(words)}")

@@ -115,11 +115,17 @@ def _connector(before: Frame, frame: Frame) -> str:
             words.append(f"{direction} {name} ends")
         case Lose(name, direction):
             words.append(f"{direction} {name} lost")
+    return ", ".join([*words, *starts(before, frame)])
+
+
+def starts(before: Frame, frame: Frame) -> list[str]:
+    """The transfers that the event made begin."""
     known = {(t.request, t.direction, t.blocks) for t in before.world.transfers}
-    for transfer in frame.world.transfers:
-        if (transfer.request, transfer.direction, transfer.blocks) not in known:
-            words.append(f"{transfer.direction} {transfer.request} starts" + ("" if transfer.claimed else " (hidden)"))
-    return ", ".join(words)
+    return [
+        f"{transfer.direction} {transfer.request} starts" + ("" if transfer.claimed else " (hidden)")
+        for transfer in frame.world.transfers
+        if (transfer.request, transfer.direction, transfer.blocks) not in known
+    ]
 
 
 def _reported(reports: Iterable[Report]) -> list[str]:
