@@ -73,16 +73,17 @@ class BlockState:
     cached: bool
     touches: tuple[tuple[Touch, str], ...]
 
-    def __str__(self) -> str:
+    @property
+    def holder(self) -> str:
+        """Where the block is, and how often it is referenced: ``free``, ``A×1``, ``kept×1``."""
         count = f"×{self.references}"
         if self.place == "free":
-            where = "free" + (count if self.references else "") + (" twice" if self.twice else "")
-        elif self.place == "kept":
-            where = f"kept{count}"
-        else:
-            where = f"{'+'.join(self.owners) or 'none'}{count}"
+            return "free" + (count if self.references else "") + (" twice" if self.twice else "")
+        return ("kept" if self.place == "kept" else "+".join(self.owners) or "none") + count
+
+    def __str__(self) -> str:
         touches = "".join(TOUCH_SIGNS[kind] + name for kind, name in self.touches)
-        return where + (CACHED_SIGN if self.cached else "") + (f" {touches}" if touches else "")
+        return self.holder + (CACHED_SIGN if self.cached else "") + (f" {touches}" if touches else "")
 
 
 def rows_of(frames: Sequence[Frame], loop_start: int | None = None) -> list[Row]:
