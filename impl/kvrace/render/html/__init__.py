@@ -52,6 +52,7 @@ def page(result: CheckResult, identities: Sequence[Identity], traces: Traces, re
             for number, case in enumerate(result.cases, start=1)
             if case.graph is not None
         },
+        too_large=[case.states for case in result.cases if case.graph is None],
         states_max=STATES_MAX,
         bound=terminal.bound,
         count=terminal.count,

@@ -37,10 +37,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Lines stand in the order of exploration, those that break something last, so that they lie on top."""
+    """``columns`` are the places of the depths, from the left. Lines stand in the order of exploration, those that break
+    something last, so that they lie on top."""
 
     width: float
     height: float
+    columns: tuple[float, ...]
     marks: tuple[Mark, ...]
     lines: tuple[Line, ...]
 
@@ -56,7 +58,8 @@ def picture_of(graph: StateGraph) -> Picture:
     ]
     lines = [_line(edge, placed) for edge in graph.edges]
     lines.sort(key=lambda line: line.look == "broken")
-    return Picture(*_round(placed.width, placed.height), tuple(marks), tuple(lines))
+    columns = tuple(sorted({mark.x for mark in marks}))
+    return Picture(*_round(placed.width, placed.height), columns, tuple(marks), tuple(lines))
 
 
 def _orders(graph: StateGraph) -> dict[int, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kvrace.stategraph import StateGraph
 
-COLUMN, LINE, MARGIN = 84.0, 32.0, 26.0
+COLUMN, LINE, MARGIN = 84.0, 32.0, 36.0
 """Distance of two depths, of two states of one depth, and of the outermost states from the edge of the picture."""
 _SWEEPS = 12
 
