@@ -112,6 +112,8 @@ def check_command(
         check_target(Path(json), "--json")
         target = Path(json).absolute()  # a scheduler may change the working folder
     web_page = None if html is None else Path(html).absolute()
+    if html == STANDARD_OUTPUT:
+        raise KvraceError("--html: '-' is no file; only --json writes to standard output")
     if html is not None:
         check_target(Path(html), "--html")
     with progress_line(not no_color) as line:

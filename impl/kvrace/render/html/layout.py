@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from kvrace.stategraph import StateGraph
 
@@ -26,13 +27,8 @@ class Layout:
 
 def layout(graph: StateGraph) -> Layout:
     """Layers are the depths of the breadth-first search; the order in a layer comes from barycentres, swept to and fro."""
-    layers = _layers(graph)
     before, after = _neighbours(graph)
-    for sweep in range(_SWEEPS):
-        forward = sweep % 2 == 0
-        for layer, fixed in _pairs(layers, forward):
-            places = {state: place for place, state in enumerate(fixed)}
-            _sort(layer, before if forward else after, places)
+    layers = _ordered(_layers(graph), before, after)
     heights = {state: place * LINE for layer in layers for place, state in enumerate(layer)}
     for sweep in range(_SWEEPS):
         forward = sweep % 2 == 0
@@ -40,7 +36,7 @@ def layout(graph: StateGraph) -> Layout:
             _settle(layer, before if forward else after, heights)
     top = min(heights.values())
     points = tuple(
-        (MARGIN + state.depth * COLUMN, MARGIN + heights[number] - top) for number, state in enumerate(graph.states)
+        (MARGIN + state.depth * COLUMN, MARGIN + (heights[number] - top)) for number, state in enumerate(graph.states)
     )
     return Layout(points, max(x for x, _ in points) + MARGIN, max(y for _, y in points) + MARGIN)
 
@@ -61,6 +57,30 @@ def _neighbours(graph: StateGraph) -> tuple[Neighbours, Neighbours]:
             before[edge.target].append(edge.source)
             after[edge.source].append(edge.target)
     return before, after
+
+
+def _ordered(layers: list[list[int]], before: Neighbours, after: Neighbours) -> list[list[int]]:
+    """The layers with their states in the best order that the sweeps come by; the order of discovery is the first to beat."""
+    best, fewest = [layer.copy() for layer in layers], _crossings(layers, after)
+    for sweep in range(_SWEEPS):
+        forward = sweep % 2 == 0
+        for layer, fixed in _pairs(layers, forward):
+            _sort(layer, before if forward else after, {state: place for place, state in enumerate(fixed)})
+        crossings = _crossings(layers, after)
+        if crossings < fewest:
+            best, fewest = [layer.copy() for layer in layers], crossings
+    return best
+
+
+def _crossings(layers: list[list[int]], after: Neighbours) -> int:
+    """How many pairs of edges between a layer and the next one cross."""
+    count = 0
+    for layer, following in zip(layers, layers[1:], strict=False):
+        places = {state: place for place, state in enumerate(following)}
+        ends = [[places[target] for target in after.get(state, ())] for state in layer]
+        for upper, lower in combinations(ends, 2):
+            count += sum(high > low for high in upper for low in lower)
+    return count
 
 
 def _pairs(layers: list[list[int]], forward: bool) -> Iterable[tuple[list[int], list[int]]]:
