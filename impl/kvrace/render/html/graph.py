@@ -25,12 +25,12 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A transition. ``look`` is ``tree``, ``other`` or ``broken``; ``breaks`` are the names of properties, with messages."""
+    """A transition. ``tree``: it lies on a shortest order; ``breaks`` are the names of properties, with messages."""
 
     source: int
     target: int
     event: str
-    look: str
+    tree: bool
     path: str
     breaks: tuple[tuple[str, str], ...]
 
@@ -57,7 +57,7 @@ def picture_of(graph: StateGraph) -> Picture:
         for number, state in enumerate(graph.states)
     ]
     lines = [_line(edge, placed) for edge in graph.edges]
-    lines.sort(key=lambda line: line.look == "broken")
+    lines.sort(key=lambda line: bool(line.breaks))
     columns = tuple(sorted({mark.x for mark in marks}))
     return Picture(*_round(placed.width, placed.height), columns, tuple(marks), tuple(lines))
 
@@ -72,10 +72,9 @@ def _orders(graph: StateGraph) -> dict[int, str]:
 
 
 def _line(edge: GraphEdge, placed: Layout) -> Line:
-    look = "broken" if edge.findings else "tree" if edge.tree else "other"
     breaks = tuple((finding.property, finding.message) for finding in edge.findings)
     path = _path(placed.points[edge.source], placed.points[edge.target])
-    return Line(edge.source, edge.target, edge.label, look, path, breaks)
+    return Line(edge.source, edge.target, edge.label, edge.tree, path, breaks)
 
 
 def _path(start: tuple[float, float], end: tuple[float, float]) -> str:

@@ -114,6 +114,8 @@ def _cell(state: BlockState, scope: Scope, broken: bool) -> Cell:
     badges = [(TOUCH_SIGNS[kind], _TOUCHES[kind].format(name)) for kind, name in state.touches]
     if state.cached:
         badges.insert(0, (CACHED_SIGN, "cached"))
+    if state.place == "kept":
+        badges.insert(0, ("‖", "held back"))
     return Cell(_look(state, scope), state.holder, tuple(badges), broken)
 
 

@@ -100,12 +100,7 @@
       to: Number(path.dataset.to),
       words: path.querySelector("title").textContent.replace(/^\d+ → \d+: /, ""),
     }));
-    /* States are numbered as they were found, so the first edge into a state, by the state it comes from, is on a shortest order. */
-    const parent = new Map();
-    for (const edge of edges) {
-      const known = parent.get(edge.to);
-      if (edge.to !== 0 && (!known || edge.from < known.from)) parent.set(edge.to, edge);
-    }
+    const parent = new Map(edges.filter((edge) => edge.path.matches(".tree")).map((edge) => [edge.to, edge]));
     const place = states.map((state) => {
       const box = state.querySelector(".s").getBBox();
       return { x: box.x + box.width / 2, y: box.y + box.height / 2 };
