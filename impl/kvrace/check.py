@@ -22,6 +22,7 @@ from kvmodel.progress import at_rest, never_at_rest, next_if_left_alone, stuck_m
 from kvmodel.properties import PROPERTY_NAMES, Finding, blame_of
 from kvmodel.scope import Scope
 from kvrace.result import CaseResult, CheckResult, Progress, Verdict, Violation
+from kvrace.stategraph import GraphRecorder
 from kvrace.watchdog import watched
 
 MakeSubject = Callable[[Scope], Subject]
@@ -75,6 +76,7 @@ class _Graph:
         self._stride = 1
         self.reached: Counter[str] = Counter()
         self.found: dict[tuple[str, str, str], _Found] = {}
+        self.recorder = GraphRecorder()
 
     def sample(self, key: Hashable) -> None:
         """Remember the key of the newest state if it is its turn: at most twice ``_SAMPLES``, evenly over the whole graph."""
@@ -93,17 +95,18 @@ class _Graph:
             source, event = self.parents[source]
         return order[::-1]
 
-    def loop_from(self, state: int) -> tuple[list[Event], list[Event]]:
-        """The walk from ``state`` when left alone, as (events before the cycle, events of the cycle)."""
-        events: list[Event] = []
+    def loop_from(self, state: int) -> tuple[list[tuple[int, Event]], list[tuple[int, Event]]]:
+        """The walk from ``state`` when left alone: the steps before the cycle and those of the cycle, each as the state it
+        starts from and its event."""
+        steps: list[tuple[int, Event]] = []
         visited: dict[int, int] = {}
         while state not in visited:
-            visited[state] = len(events)
+            visited[state] = len(steps)
             event = self.alone[state]
             assert event is not None, "a walk that never rests has a next event everywhere"
-            events.append(event)
+            steps.append((state, event))
             state = self.next_state[state]
-        return events[: visited[state]], events[visited[state] :]
+        return steps[: visited[state]], steps[visited[state] :]
 
 
 class CaseRun:
@@ -141,6 +144,7 @@ class CaseRun:
             self._verdicts(),
             violations,
             {name: self.graph.reached[name] for name in MILESTONE_NAMES},
+            self.graph.recorder.graph(),
         )
 
     def _explore(self, report: Callable[[int, int, int], None]) -> None:
@@ -177,9 +181,11 @@ class CaseRun:
             self._know(edge.source, edge.label, node)
         if graph.alone[edge.source] == edge.label:
             graph.next_state[edge.source] = edge.target
-        for finding in node.findings:
-            if finding.property in self.properties and finding.signature not in graph.found:
+        findings = [finding for finding in node.findings if finding.property in self.properties]
+        for finding in findings:
+            if finding.signature not in graph.found:
                 graph.found[finding.signature] = _Found(finding, [*graph.order_to(edge.source), edge.label], [])
+        graph.recorder.edge(edge.source, edge.target, edge.label, edge.new, findings)
 
     def _know(self, source: int, event: Event | None, node: Node) -> None:
         graph = self.graph
@@ -191,8 +197,11 @@ class CaseRun:
             graph.samples.pop(len(graph.parents) - 1, None)
             graph.alone.append(None)
             graph.resting.append(True)
+            graph.recorder.state(source, "crash")
             return
-        graph.resting.append(at_rest(node.world, node.observation))
+        resting = at_rest(node.world, node.observation)
+        graph.resting.append(resting)
+        graph.recorder.state(None if event is None else source, "resting" if resting else "ordinary")
         graph.alone.append(next_if_left_alone(node.world, self.subject.scope, self.contract, node.observation))
 
     def _judge_progress(self) -> None:
@@ -203,15 +212,14 @@ class CaseRun:
             nearest.setdefault(graph.blames[state], state)
         for blame, state in nearest.items():
             before, loop = graph.loop_from(state)
-            order = [*graph.order_to(state), *before]
+            order = [*graph.order_to(state), *(event for _, event in before)]
             frames, _ = play(self.subject, self.contract, order)
-            finding = Finding(
-                "no-stuck",
-                stuck_message(self.subject.scope, frames[-1].world, frames[-1].observation),
-                blame,
-                "never at rest",
-            )
-            graph.found[finding.signature] = _Found(finding, order, loop)
+            last = frames[-1]
+            message = stuck_message(self.subject.scope, last.world, last.observation)
+            finding = Finding("no-stuck", message, blame, "never at rest")
+            graph.found[finding.signature] = _Found(finding, order, [event for _, event in loop])
+            for source, event in loop:
+                graph.recorder.mark(source, event, finding)
 
     def _replay_samples(self) -> None:
         """Play the orders to some states on fresh schedulers, and raise KvraceError when one leads elsewhere.

@@ -11,6 +11,7 @@ from kvmodel.contract import Contract
 from kvmodel.playback import Frame
 from kvmodel.port import Identity
 from kvmodel.scope import Scope
+from kvrace.stategraph import StateGraph
 
 Verdict = Literal["holds", "violated", "incomplete"]
 EXIT_CODES: dict[Verdict, int] = {"holds": 0, "violated": 1, "incomplete": 3}
@@ -63,7 +64,7 @@ class Violation:
 @dataclass(frozen=True, slots=True)
 class CaseResult:
     """One scope on one scheduler class. ``stopped`` says why an incomplete exploration ended; ``reached`` counts the transitions
-    that show each milestone (:mod:`kvmodel.milestones`)."""
+    that show each milestone (:mod:`kvmodel.milestones`). ``graph`` is what was explored, where it is small enough to draw."""
 
     scope: Scope
     identity: Identity
@@ -75,6 +76,7 @@ class CaseResult:
     verdicts: dict[str, Verdict]
     violations: tuple[Violation, ...]
     reached: dict[str, int]
+    graph: StateGraph | None
 
     @property
     def complete(self) -> bool:

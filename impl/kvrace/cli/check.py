@@ -68,6 +68,7 @@ def check_command(
     max_states: options.MaxStates = None,
     call_timeout: options.CallTimeout = 10.0,
     json: options.Json = None,
+    html: options.Html = None,
     trace_dir: options.TraceFolder = "kvrace-traces",
     no_color: options.NoColor = False,
     list_names: options.List = False,
@@ -116,13 +117,18 @@ def check_command(
     if json is not None and json != STANDARD_OUTPUT:
         check_target(Path(json), "--json")
         target = Path(json).absolute()  # a scheduler may change the working folder
+    web_page = None if html is None else Path(html).absolute()
+    if html == STANDARD_OUTPUT:
+        raise KvraceError("--html: '-' is no file; only --json writes to standard output")
+    if html is not None:
+        check_target(Path(html), "--html")
     with progress_line(not no_color) as line:
         with stdout_to_stderr():
             choice = choose_subject(subject, policy, line.importing)
         cases = choice.cases(scopes, scheduler)
         deadline = None if time_limit is None else time.monotonic() + time_limit
         plan = _Plan(choice, name, cases, judged_by, wanted, Limits(deadline, max_states, call_timeout))
-        return _run(plan, TraceFolder(Path(trace_dir)), target, output, line)
+        return _run(plan, TraceFolder(Path(trace_dir)), target, web_page, output, line)
 
 
 def _properties(given: list[str] | None) -> tuple[str, ...]:
@@ -146,7 +152,9 @@ def _check_numbers(
         raise KvraceError(f"--call-timeout {call_timeout:g}: must be more than 0 seconds")
 
 
-def _run(plan: _Plan, folder: TraceFolder, json: Path | str | None, output: Output, line: ProgressLine) -> int:
+def _run(
+    plan: _Plan, folder: TraceFolder, json: Path | str | None, html: Path | None, output: Output, line: ProgressLine
+) -> int:
     choice = plan.choice
     notes = (choice.note,) if choice.note else ()
     make = ending(choice.make, plan.limits.call_seconds)
@@ -166,7 +174,7 @@ def _run(plan: _Plan, folder: TraceFolder, json: Path | str | None, output: Outp
                 listen=listen,
             )
         line.clear()
-        return _tell(replace(result, notes=(*notes, *result.notes)), identities, choice, folder, json, output)
+        return _tell(replace(result, notes=(*notes, *result.notes)), identities, choice, folder, json, html, output)
     finally:
         folder.leave_no_empty_folder()
 
@@ -177,11 +185,14 @@ def _tell(
     choice: SubjectChoice,
     folder: TraceFolder,
     json: Path | str | None,
+    html: Path | None,
     output: Output,
 ) -> int:
-    """Write the traces, the report and the JSON. What cannot be written takes nothing else with it; then it is an error."""
+    """Write the traces, the report, the JSON and the page. What cannot be written takes nothing else with it, and is an error."""
     traces: dict[Violation, Path] = {}
     failed: list[KvraceError] = []
+    option = "" if choice.spec in ("vllm", "reference") else f"--subject {shlex.quote(choice.spec)}"
+    command = ReplayCommand(program(), option)
 
     def write_traces() -> None:
         for violation in result.violations:
@@ -190,8 +201,6 @@ def _tell(
 
     def write_report() -> None:
         own = [note for note in result.notes if note != choice.note]  # the choice's stands above the report
-        option = "" if choice.spec in ("vllm", "reference") else f"--subject {shlex.quote(choice.spec)}"
-        command = ReplayCommand(program(), option)
         output.print(terminal.report(replace(result, notes=tuple(own)), identities, traces, command, output.width))
 
     def write_json() -> None:
@@ -200,7 +209,13 @@ def _tell(
         elif json is not None:
             write_atomically(Path(json), result_json(result, identities, traces))
 
-    for write in (write_traces, write_report, write_json):
+    def write_html() -> None:
+        if html is not None:
+            from kvrace.render.html import page  # not before: its templates cost a third of the start of every command
+
+            write_atomically(html, page(result, identities, traces, command))
+
+    for write in (write_traces, write_report, write_json, write_html):
         try:
             write()
         except KvraceError as error:

@@ -205,6 +205,16 @@ Json = Annotated[
         rich_help_panel=_OUTPUT,
     ),
 ]
+Html = Annotated[
+    str | None,
+    typer.Option(
+        "--html",
+        metavar="FILE",
+        help="Write the result as a web page that needs nothing else: verdicts, findings event by event, small state graphs.",
+        callback=_not_empty,
+        rich_help_panel=_OUTPUT,
+    ),
+]
 TraceFolder = Annotated[
     str,
     typer.Option(

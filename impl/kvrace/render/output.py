@@ -52,7 +52,7 @@ class Output:
         )
         for part in parts:
             shown = [
-                segment if segment.control else Segment(_printable(segment.text), segment.style)
+                segment if segment.control else Segment(printable(segment.text), segment.style)
                 for segment in console.render(part)
             ]
             console.print(Segments(shown))
@@ -105,7 +105,7 @@ def error_line(text: str) -> str:
     return line if len(line) <= _LINE_MOST else f"{line[: _LINE_MOST - 1]}…"
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """``text`` without what is not shown but obeyed: control characters, and those that turn the direction of writing."""
     if text.isprintable():
         return text

@@ -5,15 +5,17 @@ The words of every picture of an order are made here, once; the terminal, the pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from kvmodel.events import Abort, Add, Lose, Report, Schedule, TransferEnds, Update
 from kvmodel.playback import Frame
-from kvmodel.world import Transfer
 
-_TOUCH = {"load": "↓", "save": "↑"}
-_STEP = "•"
+Place = Literal["free", "kept", "owned"]
+Touch = Literal["load", "save", "step"]
+TOUCH_SIGNS: dict[Touch, str] = {"load": "↓", "save": "↑", "step": "•"}
+CACHED_SIGN = "≡"
 CELL_MEANINGS = {
     "×": "A×1: owner and reference count",
     "kept": "kept: held back until a dispatched step is over",
@@ -56,6 +58,34 @@ class Row:
     last: bool
 
 
+@dataclass(frozen=True, slots=True)
+class BlockState:
+    """One block after one event; ``str`` is the text of its cell. ``kept``: held back until a dispatched step is over.
+
+    ``owners`` may be nobody although the block is in no other place: that is how a leak looks. ``twice``: it is in the pool more
+    than once. ``touches``: the running transfers and dispatched steps that use it, each with its request.
+    """
+
+    place: Place
+    owners: tuple[str, ...]
+    references: int
+    twice: bool
+    cached: bool
+    touches: tuple[tuple[Touch, str], ...]
+
+    @property
+    def holder(self) -> str:
+        """Where the block is, and how often it is referenced: ``free``, ``A×1``, ``kept×1``."""
+        count = f"×{self.references}"
+        if self.place == "free":
+            return "free" + (count if self.references else "") + (" twice" if self.twice else "")
+        return ("kept" if self.place == "kept" else "+".join(self.owners) or "none") + count
+
+    def __str__(self) -> str:
+        touches = "".join(TOUCH_SIGNS[kind] + name for kind, name in self.touches)
+        return self.holder + (CACHED_SIGN if self.cached else "") + (f" {touches}" if touches else "")
+
+
 def rows_of(frames: Sequence[Frame], loop_start: int | None = None) -> list[Row]:
     """One row for each event of a playback. The events after ``loop_start`` repeat for ever, and their numbers say so."""
     return [_row(frames, index, loop_start) for index in range(1, len(frames))]
@@ -63,14 +93,13 @@ def rows_of(frames: Sequence[Frame], loop_start: int | None = None) -> list[Row]
 
 def _row(frames: Sequence[Frame], index: int, loop_start: int | None) -> Row:
     before, frame = frames[index - 1], frames[index]
-    blocks = [block for block, count in enumerate(frame.observation.references) if count is not None]
     number = f"{index}" if loop_start is None or index <= loop_start else f"{index} ↻"
     return Row(
         number,
         _client(frame),
         _scheduler(before, frame),
         _connector(before, frame),
-        {block: _cell(frame, block) for block in blocks},
+        {block: str(state) for block, state in block_states(frame).items()},
         index == len(frames) - 1,
     )
 
@@ -133,21 +162,24 @@ def _reported(reports: Iterable[Report]) -> list[str]:
     return [f"{report.direction} {report.request} {how[report.kind]}" for report in reports]
 
 
-def _cell(frame: Frame, block: int) -> str:
+def block_states(frame: Frame) -> dict[int, BlockState]:
+    """Every block after one event, by its number; the null block has no state."""
+    return {
+        b: _block_state(frame, b, count) for b, count in enumerate(frame.observation.references) if count is not None
+    }
+
+
+def _block_state(frame: Frame, block: int, count: int) -> BlockState:
     seen = frame.observation
-    owners = [name for name, blocks in seen.owned if block in blocks]
-    count = seen.references[block]
-    if block in seen.free:
-        owner = "free" + (f"×{count}" if count else "") + (" twice" if seen.free.count(block) > 1 else "")
-    elif block in seen.held_back:
-        owner = f"kept×{count}"
-    else:
-        owner = f"{'+'.join(owners) or 'none'}×{count}"
-    touches = _touches(frame, block)
-    return owner + ("≡" if block in seen.cached else "") + (f" {touches}" if touches else "")
+    place: Place = "free" if block in seen.free else "kept" if block in seen.held_back else "owned"
+    owners = tuple(name for name, blocks in seen.owned if block in blocks)
+    twice = seen.free.count(block) > 1
+    return BlockState(place, owners, count, twice, block in seen.cached, tuple(_touches(frame, block)))
 
 
-def _touches(frame: Frame, block: int) -> str:
-    steps = sorted({a.request for step in frame.world.steps for a in step.accesses if block in a.blocks})
-    running: list[Transfer] = [t for t in frame.world.transfers if not t.over and block in t.blocks]
-    return "".join([*(_TOUCH[t.direction] + t.request for t in running), *(_STEP + name for name in steps)])
+def _touches(frame: Frame, block: int) -> Iterator[tuple[Touch, str]]:
+    for transfer in frame.world.transfers:
+        if not transfer.over and block in transfer.blocks:
+            yield transfer.direction, transfer.request
+    for name in sorted({a.request for step in frame.world.steps for a in step.accesses if block in a.blocks}):
+        yield "step", name

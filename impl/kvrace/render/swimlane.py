@@ -41,12 +41,15 @@ class Legend:
         if broken and (broken.blocks or broken.lane):
             self._meanings.add(_MARK_MEANING)
 
+    def parts(self) -> list[str]:
+        """One text for each symbol or word, in a fixed order."""
+        known = (*CELL_MEANINGS.values(), *LANE_MEANINGS.values(), _MARK_MEANING)
+        return [part for part in known if part in self._meanings]
+
     def lines(self, width: int) -> list[Text]:
-        """In a fixed order, and none broken over two lines."""
+        """The parts in lines, and none broken over two lines."""
         lines: list[str] = []
-        for part in (*CELL_MEANINGS.values(), *LANE_MEANINGS.values(), _MARK_MEANING):
-            if part not in self._meanings:
-                continue
+        for part in self.parts():
             if lines and cell_len(lines[-1]) + 3 + cell_len(part) <= width:
                 lines[-1] += f"   {part}"
             else:
@@ -151,13 +154,13 @@ def _not_shown(rows: Sequence[Row], hidden: Sequence[int]) -> list[str]:
     lacking = [block for block in hidden if block not in idle]
     lines = []
     if idle:
-        lines.append(f"not shown: {_numbers(idle)}, free throughout")
+        lines.append(f"not shown: {block_numbers(idle)}, free throughout")
     if lacking:
-        lines.append(f"no room for {_numbers(lacking)}; a wider terminal shows more")
+        lines.append(f"no room for {block_numbers(lacking)}; a wider terminal shows more")
     return lines
 
 
-def _numbers(blocks: Sequence[int]) -> str:
+def block_numbers(blocks: Sequence[int]) -> str:
     """``block 4`` or ``blocks 2-5, 7``."""
     runs: list[list[int]] = []
     for block in blocks:

@@ -65,23 +65,23 @@ def header(
     schedulers = " and ".join(dict.fromkeys(identity.scheduler for identity in seen))
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_row(Text("checking", style="dim"), Text(f"{who}: {schedulers}", style="bold"))
-    table.add_row(Text("scope", style="dim"), Text("\n".join(_scope_lines(scope_name, scopes))))
-    table.add_row(Text("contract", style="dim"), Text("\n".join(_contract_lines(contract))))
+    table.add_row(Text("scope", style="dim"), Text("\n".join(scope_lines(scope_name, scopes))))
+    table.add_row(Text("contract", style="dim"), Text("\n".join(contract_lines(contract))))
     return Group(
         Text(f"kvrace {kvrace.__version__}"), *(Text(f"note: {note}", style="yellow") for note in notes), table
     )
 
 
-def _scope_lines(name: str, scopes: Sequence[Scope]) -> list[str]:
+def scope_lines(name: str, scopes: Sequence[Scope]) -> list[str]:
     if name in NAMED_SCOPES:
         played = {scope.scheduling for scope in scopes}
         only = f", {played.pop()} only" if len(played) == 1 else ""
         orders = ", orders of the engine loop only" if all(scope.engine_order for scope in scopes) else ""
-        return [f"{name}: {NAMED_SCOPES[name][0]}: {_count(len(scopes), 'case')}{only}{orders}"]
+        return [f"{name}: {NAMED_SCOPES[name][0]}: {count(len(scopes), 'case')}{only}{orders}"]
     return [str(scope) for scope in scopes]
 
 
-def _contract_lines(contract: Contract) -> list[str]:
+def contract_lines(contract: Contract) -> list[str]:
     if not contract.names:
         return [f"{EXACTLY_ONCE}: the connector keeps every rule ('kvrace check --list' names them)"]
     return [f"{name}: the connector may {MEANINGS[name]}" for name in str(contract).split(",")]
@@ -95,18 +95,15 @@ def report(
     width: int,
 ) -> RenderableType:
     """The verdict of each property, the findings with the shortest first, and the verdict in one line."""
-    shortest_first = sorted(result.violations, key=lambda violation: len(violation.frames))
+    shortest_first = numbered(result)
     parts: list[RenderableType] = [
-        Text(
-            f"{'explored' if result.complete else 'explored in part:'} {_count(result.states, 'state')}, "
-            f"{_count(result.transitions, 'transition')}, {_count(result.calls, 'scheduler call')} in {result.seconds:.1f} s",
-            style="dim",
-        ),
+        Text(effort_line(result), style="dim"),
         Text(""),
         _verdicts(result, shortest_first),
         Text(""),
-        *_never_reached(result),
     ]
+    if never := never_reached(result):
+        parts += [Text(never, style="dim"), Text("")]
     if shortest_first:
         parts += [_how_many(shortest_first), Text("")]
     legend = Legend()
@@ -119,19 +116,32 @@ def report(
     return Group(*parts, verdict_line(result, identities))
 
 
+def numbered(result: CheckResult) -> list[Violation]:
+    """The findings in the order in which reports show them: finding 1 is the first."""
+    return sorted(result.violations, key=lambda violation: len(violation.frames))
+
+
+def effort_line(result: CheckResult) -> str:
+    """How much was explored, and how long it took."""
+    return (
+        f"{'explored' if result.complete else 'explored in part:'} {count(result.states, 'state')}, "
+        f"{count(result.transitions, 'transition')}, {count(result.calls, 'scheduler call')} in {result.seconds:.1f} s"
+    )
+
+
 def _how_many(violations: Sequence[Violation]) -> Text:
     if len(violations) == 1:
         return Text("1 finding, with the shortest order that shows it")
     return Text(f"{len(violations)} findings, each with the shortest order that shows it; the shortest first")
 
 
-def _never_reached(result: CheckResult) -> list[Text]:
-    """The milestones that did not occur: about them the verdicts say nothing."""
-    missing = [NEVER[name] for name, count in result.reached.items() if count == 0]
+def never_reached(result: CheckResult) -> str | None:
+    """The milestones that did not occur, in words: about them the verdicts say nothing."""
+    missing = [NEVER[name] for name, times in result.reached.items() if times == 0]
     if not missing or not result.cases:
-        return []
+        return None
     words = missing[0] if len(missing) == 1 else f"{', '.join(missing[:-1])} or {missing[-1]}"
-    return [Text(f"this scope never {words}: its verdicts say nothing about that", style="dim"), Text("")]
+    return f"this scope never {words}: its verdicts say nothing about that"
 
 
 def _verdicts(result: CheckResult, violations: Sequence[Violation]) -> Table:
@@ -141,28 +151,39 @@ def _verdicts(result: CheckResult, violations: Sequence[Violation]) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, verdict in sorted(result.verdicts.items(), key=lambda item: _VERDICTS.index(item[1])):
-        bound = Text(_bound(result, name, verdict, violations), style="" if verdict == "violated" else "dim")
-        table.add_row(Text(f"{SIGNS[verdict]} {name}", style=STYLES[verdict]), Text(verdict), bound)
+        where = bound(result, name, verdict)
+        found = [f"{n} ({order_length(v)})" for n, v in enumerate(violations, start=1) if v.property == name]
+        if found:
+            where += f": finding{'s' if len(found) > 1 else ''} {', '.join(found)}"
+        table.add_row(
+            Text(f"{SIGNS[verdict]} {name}", style=STYLES[verdict]),
+            Text(verdict),
+            Text(where, style="" if found else "dim"),
+        )
     return table
 
 
-def _bound(result: CheckResult, name: str, verdict: Verdict, violations: Sequence[Violation]) -> str:
-    """Over what a verdict holds, and for a violation in how many cases and which findings."""
+def bound(result: CheckResult, name: str, verdict: Verdict) -> str:
+    """Over what a verdict holds, and for a violation in how many cases."""
     cases = result.cases
     if verdict == "holds":
-        return f"{_all_cases(len(cases))}, {_count(result.states, 'state')}, exhausted"
+        return f"{_all_cases(len(cases))}, {count(result.states, 'state')}, exhausted"
     if verdict == "incomplete":
         return f"not decided: {result.stopped} in case {len(cases)} of {result.cases_planned}"
     broken = sum(case.verdicts[name] == "violated" for case in cases)
-    where = _all_cases(broken) if broken == len(cases) else f"{broken} of {_count(len(cases), 'case')}"
-    found = [f"{n} ({_order_length(v)})" for n, v in enumerate(violations, start=1) if v.property == name]
-    return f"in {where}: finding{'s' if len(found) > 1 else ''} {', '.join(found)}"
+    where = _all_cases(broken) if broken == len(cases) else f"{broken} of {count(len(cases), 'case')}"
+    return f"in {where}"
 
 
-def _order_length(violation: Violation) -> str:
+def order_length(violation: Violation) -> str:
     if violation.loop_start is not None:
-        return f"{_count(violation.loop_start, 'event')}, then a loop"
-    return _count(len(violation.frames) - 1, "event")
+        return f"{count(violation.loop_start, 'event')}, then a loop"
+    return count(len(violation.frames) - 1, "event")
+
+
+def blame_words(violation: Violation) -> str:
+    """Whose rule was broken, and for a connector why."""
+    return violation.blame + ("" if violation.blame == "scheduler" else ": the order needs what exactly-once forbids")
 
 
 def finding(
@@ -172,12 +193,11 @@ def finding(
     head = Text.assemble(
         (f"{SIGNS['violated']} {violation.property}", STYLES["violated"]),
         f"  {number}  ",
-        (_order_length(violation), "bold"),
+        (order_length(violation), "bold"),
         "  ",
         violation.message,
     )
-    whose = "" if violation.blame == "scheduler" else ": the order needs what exactly-once forbids"
-    facts = [Text(f"blame {violation.blame}{whose} · {violation.scope} · {violation.identity.scheduler}", style="dim")]
+    facts = [Text(f"blame {blame_words(violation)} · {violation.scope} · {violation.identity.scheduler}", style="dim")]
     if violation.location and violation.location not in violation.message:
         facts.append(Text(f"at {violation.location}", style="dim"))
     broken = Broken.of(violation.property, violation.blocks, violation.loop_start)
@@ -191,14 +211,14 @@ def finding(
 def verdict_line(result: CheckResult, identities: Sequence[Identity]) -> Text:
     """The verdict with who was checked and its bound, as the last line of the report."""
     who = _who(identities)
-    bound = f"over {_all_cases(len(result.cases))} ({_count(result.states, 'state')})"
+    bound = f"over {_all_cases(len(result.cases))} ({count(result.states, 'state')})"
     if result.verdict == "holds":
         return Text(f"✓ holds on {who}: every property, {bound}, exhausted", style=STYLES["holds"])
     limit, remedy = _stop(result)
     unfinished = f"{limit} in case {max(1, len(result.cases))} of {result.cases_planned}; {remedy}"
     if result.verdict == "incomplete":
         return Text(
-            f"? incomplete on {who}: nothing is violated in {_count(result.states, 'state')}, but {unfinished}",
+            f"? incomplete on {who}: nothing is violated in {count(result.states, 'state')}, but {unfinished}",
             style=STYLES["incomplete"],
         )
     names = [name for name, verdict in result.verdicts.items() if verdict == "violated"]
@@ -228,5 +248,5 @@ def _all_cases(number: int) -> str:
     return {1: "the one case", 2: "both cases"}.get(number, f"all {number} cases")
 
 
-def _count(number: int, what: str) -> str:
+def count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
