@@ -102,18 +102,27 @@ def _vllm(importing: Callable[[bool], None]) -> SubjectChoice:
 
 def _class(spec: str, importing: Callable[[bool], None]) -> SubjectChoice:
     _find_module(spec.partition(":")[0])  # before the seconds that vLLM takes
-    api = _load_vllm(importing)
+    _load_vllm(importing)
     _make_importable(os.getcwd())
-    found = _import_class(spec)
+    return choose_class(_import_class(spec), spec)
+
+
+def choose_class(found: object, spec: str | None = None) -> SubjectChoice:
+    """The subject for a class that is at hand; ``spec`` is what ``--subject`` takes for it, by default where it was defined.
+
+    Raises KvraceError for what is no subclass of vLLM's Scheduler, or when vLLM is missing or unknown.
+    """
+    api = _load_vllm(lambda _: None)
+    named = spec or f"{getattr(found, '__module__', '')}:{getattr(found, '__qualname__', found)}"
     if not isinstance(found, type) or not issubclass(found, api.scheduler):
-        raise KvraceError(f"{spec} is not a subclass of vllm.v1.core.sched.scheduler:Scheduler")
+        raise KvraceError(f"{named} is not a subclass of vllm.v1.core.sched.scheduler:Scheduler")
     from kvrace.vllm.subject import VllmSubject
 
     def make(scope: Scope) -> Subject:
         return VllmSubject(scope, found)
 
     plays: Scheduling = "async" if issubclass(found, api.async_scheduler) else "sync"
-    return SubjectChoice(spec, None, make, (plays,))
+    return SubjectChoice(named, None, make, (plays,))
 
 
 def _find_module(module_name: str) -> None:

@@ -103,15 +103,15 @@ class _TestCase:
 class TransferMachine(RuleBasedStateMachine):
     """World and subject under random events. Subclass it and say what is tested:
 
-    ``open_subject``: makes the subject for a scope, as a context manager that is left when it is needed no more; ``scopes``:
-    where each run takes its scope from; ``contract``, ``properties``: as for a check; ``coverage``: counts what all runs have
+    ``open_subject``: makes the subject for a scope, as a context manager that is left when it is needed no more; ``scopes``: one
+    scope, or the strategy from which each run draws one; ``contract``, ``properties``: as for a check; ``coverage``: counts what all runs have
     seen; ``profile``: how long to go on (:data:`kvmodel.profiles.PROFILES`). Rules and invariants may be added: ``self.node``
     is the state, ``self.play`` plays an event.
     """
 
     contract: ClassVar[Contract] = Contract()
     properties: ClassVar[tuple[str, ...]] = PROPERTY_NAMES
-    scopes: ClassVar[SearchStrategy[Scope]] = scopes()
+    scopes: ClassVar[SearchStrategy[Scope] | Scope] = scopes()
     coverage: ClassVar[Coverage | None] = None
     profile: ClassVar[str] = "dev"
     TestCase = _TestCase()  # type: ignore[assignment]
@@ -124,6 +124,11 @@ class TransferMachine(RuleBasedStateMachine):
     def open_subject(cls, scope: Scope) -> AbstractContextManager[Subject]:
         """The subject to test. To be overridden."""
         raise NotImplementedError
+
+    @classmethod
+    def scopes_to_draw(cls) -> SearchStrategy[Scope]:
+        """Where each run takes its scope from."""
+        return st.just(cls.scopes) if isinstance(cls.scopes, Scope) else cls.scopes
 
     @classmethod
     def failure(cls, broken: Broken) -> AssertionError:
@@ -159,7 +164,7 @@ class TransferMachine(RuleBasedStateMachine):
         self._opened = ExitStack()
         self._begun = self._failed = False
 
-    @initialize(scope=st.runner().flatmap(lambda machine: machine.scopes), reporting=st.sampled_from(REPORTING))
+    @initialize(scope=st.runner().flatmap(lambda machine: machine.scopes_to_draw()), reporting=st.sampled_from(REPORTING))
     def begin(self, scope: Scope, reporting: str) -> None:
         self.scope, self.reporting = scope, reporting
         self.subject = self._opened.enter_context(self.open_subject(scope))
@@ -261,6 +266,6 @@ def state_machine(
         def open_subject(cls, scope: Scope) -> AbstractContextManager[Subject]:
             return nullcontext(make_subject(scope))
 
-    Machine.scopes = st.just(where) if isinstance(where, Scope) else where
+    Machine.scopes = where
     Machine.contract, Machine.properties, Machine.coverage = contract, properties, coverage
     return Machine

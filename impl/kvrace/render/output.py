@@ -77,6 +77,13 @@ class Output:
             raise KvraceError("cannot write the report: the scheduler has closed the stream it goes to") from error
 
 
+def plain(part: RenderableType, width: int) -> str:
+    """``part`` as text without escape codes."""
+    buffer = io.StringIO()
+    Output(buffer, color=False, width=width).print(part)
+    return buffer.getvalue()
+
+
 def drop(stream: TextIO) -> None:
     """Send everything else that is written to ``stream`` nowhere, also what Python flushes when it ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
