@@ -17,7 +17,7 @@ from kvmodel.explorer import Edge, explore
 from kvmodel.lockstep import Lockstep, Node
 from kvmodel.milestones import MILESTONE_NAMES
 from kvmodel.playback import Frame, play
-from kvmodel.port import Subject
+from kvmodel.port import Response, Subject
 from kvmodel.progress import at_rest, never_at_rest, next_if_left_alone
 from kvmodel.properties import PROPERTY_NAMES, Finding, blame_of
 from kvmodel.scope import Scope
@@ -134,6 +134,7 @@ class CaseRun:
         return CaseResult(
             self.subject.scope,
             self.subject.identity,
+            self.subject.location,
             len(self.graph.parents),
             self.graph.transitions,
             calls,
@@ -236,19 +237,20 @@ class CaseRun:
     def _confirm(self, found: _Found) -> Violation:
         """Replay the order on a fresh scheduler, without snapshots. Raises KvraceError when it does not show the finding."""
         finding = found.finding
+        self.subject.records = True
         frames, refused = play(self.subject, self.contract, [*found.order, *found.loop])
+        self.subject.records = False
         shown = refused is None and (
             bool(found.loop) or any(f.signature == finding.signature for f in frames[-1].findings)
         )
         if not shown:
             raise KvraceError(_not_the_same_twice(self.subject, f"'{finding.message}' did not come again", found.order))
-        crash = frames[-1].response.crash
         return Violation(
             finding.property,
             finding.blame,
             finding.shape,
             finding.message,
-            crash.location if crash else None,
+            _location(found, [frame.response for frame in frames]),
             self.subject.scope,
             self.subject.identity,
             self.contract,
@@ -276,6 +278,22 @@ def _not_the_same_twice(subject: Subject, what: str, order: Sequence[Event]) -> 
         f"{subject.identity} does not behave the same twice: {what} after {after}. "
         "It keeps state outside the scheduler, or depends on time or chance; no verdict is given"
     )
+
+
+def _location(found: _Found, responses: Sequence[Response]) -> str | None:
+    """The line of the scheduler's code behind a finding: where it raised, else what last moved one of the blocks, else the entry
+    point that answered last; of an engine that goes idle too early the one that says so."""
+    crash = responses[-1].crash
+    if crash is not None:
+        return crash.location
+    moves = [move for response in responses for move in response.moves if move.block in found.finding.blocks]
+    if moves:
+        return moves[-1].location
+    called = next((response.called for response in reversed(responses) if response.called), None)
+    if called is None:
+        return None
+    goes_idle = found.finding.property == "no-stuck" and not found.loop
+    return called[-1] if goes_idle else called[0]
 
 
 def _stuck_message(scope: Scope, frame: Frame) -> str:
@@ -326,5 +344,5 @@ def check(
         stopped = "interrupted"
     seconds = time.monotonic() - started
     return CheckResult(
-        scope_name, contract, tuple(properties), tuple(cases), len(scopes), seconds, stopped, tuple(notes)
+        scope_name, contract, tuple(properties), tuple(cases), tuple(scopes), seconds, stopped, tuple(notes)
     )

@@ -103,14 +103,15 @@ def _vllm(importing: Callable[[bool], None]) -> SubjectChoice:
 def _class(spec: str, importing: Callable[[bool], None]) -> SubjectChoice:
     _find_module(spec.partition(":")[0])  # before the seconds that vLLM takes
     api = _load_vllm(importing)
-    _make_importable(os.getcwd())
+    folder = os.getcwd()
+    _make_importable(folder)
     found = _import_class(spec)
     if not isinstance(found, type) or not issubclass(found, api.scheduler):
         raise KvraceError(f"{spec} is not a subclass of vllm.v1.core.sched.scheduler:Scheduler")
     from kvrace.vllm.subject import VllmSubject
 
     def make(scope: Scope) -> Subject:
-        return VllmSubject(scope, found)
+        return VllmSubject(scope, found, folder)
 
     plays: Scheduling = "async" if issubclass(found, api.async_scheduler) else "sync"
     return SubjectChoice(spec, None, make, (plays,))
