@@ -141,12 +141,12 @@ def _verdicts(result: CheckResult, violations: Sequence[Violation]) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, verdict in sorted(result.verdicts.items(), key=lambda item: _VERDICTS.index(item[1])):
-        bound = Text(_bound(result, name, verdict, violations), style="" if verdict == "violated" else "dim")
+        bound = Text(bound_of(result, name, verdict, violations), style="" if verdict == "violated" else "dim")
         table.add_row(Text(f"{SIGNS[verdict]} {name}", style=STYLES[verdict]), Text(verdict), bound)
     return table
 
 
-def _bound(result: CheckResult, name: str, verdict: Verdict, violations: Sequence[Violation]) -> str:
+def bound_of(result: CheckResult, name: str, verdict: Verdict, violations: Sequence[Violation]) -> str:
     """Over what a verdict holds, and for a violation in how many cases and which findings."""
     cases = result.cases
     if verdict == "holds":

@@ -80,7 +80,7 @@ class VllmSubject:
     def identity(self) -> Identity:
         stock = self._class is self._api.scheduler_class(self.scope.scheduling)
         name = self._class.__name__ if stock else f"{self._class.__module__}:{self._class.__qualname__}"
-        return Identity("vllm", self._api.version, name)
+        return Identity("vllm", self._api.version, _printable(name))
 
     @property
     def location(self) -> str:
@@ -215,7 +215,8 @@ class VllmSubject:
             ) from error
         frame = next((frame for frame in reversed(frames) if frame not in ours), frames[-1])
         text = str(error) if hang else _text(error)
-        return Crash(text, f"{self._shown(frame.filename)}:{frame.lineno} in {frame.name}", frame.line or "", hang=hang)
+        location = f"{self._shown(frame.filename)}:{frame.lineno} in {frame.name}"
+        return Crash(text, location, _printable(frame.line or ""), hang=hang)
 
     def _place(self, error: BaseException) -> str:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(f.filename)]
@@ -244,7 +245,12 @@ def _text(error: BaseException) -> str:
     except Exception:
         lines = []
     name = type(error).__name__
-    return f"{name} ({lines[0][:200]})" if lines else name
+    return f"{name} ({_printable(lines[0][:200])})" if lines else name
+
+
+def _printable(text: str) -> str:
+    """What a terminal would obey, or no encoding can write, as Python would write it in a string."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 def shown(filename: str, folder: str | None) -> str:
