@@ -11,37 +11,43 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Literal
 
 from kvmodel.port import BlockMove
+
+Role = Literal["decides", "carries out", "comes later"]
+"""What a function has to do with a move it makes: it decides it, or does what its caller has decided, or does at last what was
+decided, and seen, in an earlier call."""
 
 
 class Places:
     """The lines of a scheduler class, each as ``file:line in function``.
 
     ``shown`` gives the name a file is shown by. The code that decides is in the files of the class and its bases, and in those of
-    ``others``; functions that ``only_frees`` says True of carry out what their caller has decided.
+    ``others``; ``role`` says which of its functions, by module and name, do more or less than decide.
     """
 
     def __init__(
         self,
         kind: type,
         shown: Callable[[str], str],
-        only_frees: Callable[[str, str], bool],
+        role: Callable[[str, str], Role],
         others: Iterable[type] = (),
     ) -> None:
-        self._kind, self._shown, self._only_frees = kind, shown, only_frees
+        self._kind, self._shown, self._role = kind, shown, role
         modules = {base.__module__ for base in (*kind.__mro__, *others)}
         self._files = {getattr(sys.modules.get(name), "__file__", None) for name in modules} - {None}
 
     def deciding(self, frame: FrameType | None) -> str | None:
-        """The innermost line of the scheduler's code that called ``frame``; None where it is not known."""
+        """The innermost line of the scheduler's code that decided to call ``frame``; None where nothing did now."""
         while frame is not None:
             code = frame.f_code
-            if code.co_filename in self._files and not self._only_frees(
-                frame.f_globals.get("__name__", ""), code.co_name
-            ):
-                return self._text(code.co_filename, frame.f_lineno, code.co_name)
+            if code.co_filename in self._files:
+                role = self._role(frame.f_globals.get("__name__", ""), code.co_name)
+                if role == "comes later":
+                    return None
+                if role == "decides":
+                    return self._text(code.co_filename, frame.f_lineno, code.co_name)
             frame = frame.f_back
         return None
 
@@ -72,7 +78,7 @@ def _code(function: Any) -> CodeType | None:
 
 
 def codes(kind: type, methods: Iterable[str]) -> frozenset[CodeType]:
-    """The code of the methods of a class, also of those that an override calls."""
+    """The code of those methods that a class has, also of those that an override calls."""
     found = {_code(vars(base).get(name)) for base in kind.__mro__ for name in methods}
     return frozenset(code for code in found if code is not None)
 
@@ -83,7 +89,7 @@ def recorded_moves(
     counts: Callable[[], Sequence[int | None]],
     place: Callable[[FrameType | None], str | None],
 ) -> Iterator[list[BlockMove]]:
-    """Collect the moves of blocks in calls of the ``watched`` code, seen by their reference ``counts`` before and after it.
+    """Collect the moves of blocks in calls of the ``watched`` code, seen by the ``counts`` of their owners before and after it.
 
     Under a profiler of somebody else's nothing is recorded: Python has room for one.
     """

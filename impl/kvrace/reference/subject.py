@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import traceback
 from collections import deque
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 from kvmodel.events import Abort, Add, Event, Schedule, Update
@@ -22,21 +20,16 @@ from kvmodel.port import (
 from kvmodel.scope import Scope
 from kvrace import __version__
 from kvrace.capture import StateWalk
-from kvrace.places import Places, codes, recorded_moves
 from kvrace.reference.connector import ScriptedConnector
+from kvrace.reference.moves import moves_of, places_of, shown
 from kvrace.reference.observation import observe
 from kvrace.reference.policies import make_policy
-from kvrace.reference.pool import BlockPool
 from kvrace.reference.request import Request
 from kvrace.reference.scheduler import ReferenceScheduler
 from kvrace.reference.state import capture_rules
 
 _TOKEN, _STOP_TOKEN = 5, 99
 _ENTRY_POINTS: dict[type, str] = {Add: "add_request", Abort: "abort", Schedule: "schedule", Update: "update"}
-_MOVING = ("take", "share", "give_back")
-"""The methods of the pool by which blocks lose and get owners."""
-_ONLY_FREE = ("release", "free_blocks")
-"""What carries out that blocks are freed; who calls it has decided it."""
 
 
 class ReferenceSubject:
@@ -56,7 +49,7 @@ class ReferenceSubject:
             from kvrace.reference.faults import fault
 
             self._class = fault(mutant)
-        self._places = Places(self._class, _shown, _only_frees, others=type(self._policy).__mro__)
+        self._places = places_of(self._class, type(self._policy))
         self._walk = StateWalk(capture_rules())
         self._connector = ScriptedConnector(scope.block_size)
         self._steps: deque[DispatchedStep] = deque()
@@ -87,8 +80,7 @@ class ReferenceSubject:
     def apply(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
         if not self.records:
             return self._play(event, script)
-        pool = self.scheduler.pool
-        with recorded_moves(codes(type(pool), _MOVING), partial(_counts, pool), self._places.deciding) as moves:
+        with moves_of(self.scheduler, self._places) as moves:
             response = self._play(event, script)
         called = tuple(self._places.entry(name) for name in (_ENTRY_POINTS[type(event)], "has_requests"))
         return response._replace(moves=tuple(moves), called=called)
@@ -148,21 +140,9 @@ class ReferenceSubject:
         self._steps = deque(self._walk.restore(snapshot))
 
 
-def _counts(pool: BlockPool) -> list[int | None]:
-    return [block.references if block.block_id else None for block in pool.blocks]
-
-
-def _only_frees(module: str, function: str) -> bool:
-    return module == ReferenceScheduler.__module__ and function in _ONLY_FREE
-
-
-def _shown(filename: str) -> str:
-    return f"kvrace/reference/{Path(filename).name}"
-
-
 def _crash(error: BaseException, text: str) -> Crash:
     """Where the scheduler's code raised, or, for a hang, where it was when it was stopped."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/kvrace/reference/" in frame.filename]
     frame = frames[-1]
-    location = f"{_shown(frame.filename)}:{frame.lineno} in {frame.name}"
+    location = f"{shown(frame.filename)}:{frame.lineno} in {frame.name}"
     return Crash(text, location, frame.line or "", hang=isinstance(error, SubjectHang))

@@ -24,10 +24,9 @@ from kvmodel.port import (
 )
 from kvmodel.scope import Scope
 from kvrace.capture import StateWalk
-from kvrace.places import codes, recorded_moves
 from kvrace.vllm.api import Api, load_api
 from kvrace.vllm.environment import make_config
-from kvrace.vllm.moves import MOVING, places_of, reference_counts
+from kvrace.vllm.moves import moves_of, places_of
 from kvrace.vllm.observation import observe
 from kvrace.vllm.state import capture_rules, foreign_classes
 
@@ -108,8 +107,7 @@ class VllmSubject:
     def apply(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
         if not self.records:
             return self._play(event, script)
-        pool = self.scheduler.kv_cache_manager.block_pool
-        with recorded_moves(codes(type(pool), MOVING), partial(reference_counts, pool), self._places.deciding) as moves:
+        with moves_of(self.scheduler, self._places) as moves:
             response = self._play(event, script)
         called = tuple(self._places.entry(name) for name in (_ENTRY_POINTS[type(event)], "has_requests"))
         return response._replace(moves=tuple(moves), called=called)
