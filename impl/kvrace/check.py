@@ -17,11 +17,12 @@ from kvmodel.explorer import Edge, explore
 from kvmodel.lockstep import Lockstep, Node
 from kvmodel.milestones import MILESTONE_NAMES
 from kvmodel.playback import Frame, play
-from kvmodel.port import Response, Subject
+from kvmodel.port import Subject
 from kvmodel.progress import at_rest, never_at_rest, next_if_left_alone
 from kvmodel.properties import PROPERTY_NAMES, Finding, blame_of
 from kvmodel.scope import Scope
 from kvmodel.world import Stage
+from kvrace.places import line_behind
 from kvrace.result import CaseResult, CheckResult, Progress, Verdict, Violation
 from kvrace.watchdog import watched
 
@@ -250,7 +251,7 @@ class CaseRun:
             finding.blame,
             finding.shape,
             finding.message,
-            _location(found, [frame.response for frame in frames]),
+            line_behind(finding, bool(found.loop), [frame.response for frame in frames]),
             self.subject.scope,
             self.subject.identity,
             self.contract,
@@ -278,22 +279,6 @@ def _not_the_same_twice(subject: Subject, what: str, order: Sequence[Event]) -> 
         f"{subject.identity} does not behave the same twice: {what} after {after}. "
         "It keeps state outside the scheduler, or depends on time or chance; no verdict is given"
     )
-
-
-def _location(found: _Found, responses: Sequence[Response]) -> str | None:
-    """The line of the scheduler's code behind a finding: where it raised, else what last moved one of the blocks, else the entry
-    point that answered last; of an engine that goes idle too early the one that says so."""
-    crash = responses[-1].crash
-    if crash is not None:
-        return crash.location
-    moves = [move for response in responses for move in response.moves if move.block in found.finding.blocks]
-    if moves:
-        return moves[-1].location
-    called = next((response.called for response in reversed(responses) if response.called), None)
-    if called is None:
-        return None
-    goes_idle = found.finding.property == "no-stuck" and not found.loop
-    return called[-1] if goes_idle else called[0]
 
 
 def _stuck_message(scope: Scope, frame: Frame) -> str:

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any, Literal
 
-from kvmodel.port import BlockMove
+from kvmodel.port import BlockMove, Response
+from kvmodel.properties import Finding
 
 Role = Literal["decides", "carries out", "comes later"]
 """What a function has to do with a move it makes: it decides it, or does what its caller has decided, or does at last what was
@@ -115,3 +116,18 @@ def recorded_moves(
         yield moves
     finally:
         sys.setprofile(None)
+
+
+def line_behind(finding: Finding, loops: bool, responses: Sequence[Response]) -> str | None:
+    """The line of the scheduler's code behind a finding, from the recorded responses to its order: where it raised, else what last
+    moved one of its blocks, else the entry point that answered last; of an engine that goes idle too early the one that says so."""
+    crash = responses[-1].crash
+    if crash is not None:
+        return crash.location
+    moves = [move for response in responses for move in response.moves if move.block in finding.blocks]
+    if moves:
+        return moves[-1].location
+    called = next((response.called for response in reversed(responses) if response.called), None)
+    if called is None:
+        return None
+    return called[-1] if finding.property == "no-stuck" and not loops else called[0]

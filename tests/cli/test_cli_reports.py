@@ -310,7 +310,7 @@ class Hostile(Scheduler):
 class Leaks(Scheduler):
     def add_request(self, request):
         super().add_request(request)
-        setattr(self, "a ]]>\\x00\\ud800\\n::error::g", {request.request_id: 1})
+        setattr(self, "a ]]>\x00\ud800\n::error::g", {request.request_id: 1})
 """
 
 
@@ -348,3 +348,20 @@ def test_hostile_names_of_attributes_stay_text(kvrace: Any, monkeypatch: pytest.
     assert "\\x00\\xd800 ::error::g" in failure.message
     for found in (_json()["violations"][0]["message"], _sarif()["results"][0]["message"]["text"]):
         assert found.endswith("A is still in Leaks.a ]]>\x00\ud800\n::error::g")
+
+
+@pytest.mark.vllm
+def test_files_outside_the_current_folder_keep_their_path(
+    kvrace: Any, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    folder = tmp_path_factory.mktemp("elsewhere") / "of, ä:1"
+    folder.mkdir()
+    (folder / "outside_for_reports.py").write_text(HOSTILE)
+    monkeypatch.syspath_prepend(folder)
+    shown = kvrace("check", "--subject", "outside_for_reports:Hostile", "--requests", "local", *FILES)
+    file = folder / "outside_for_reports.py"
+    found = next(entry for entry in _sarif()["results"] if entry["kind"] == "fail")
+    assert found["locations"][0]["physicalLocation"]["artifactLocation"] == {"uri": file.as_uri()}
+    assert _json()["violations"][0]["location"] == f"{file}:11 in finish_requests"
+    assert f"\n::error file={folder.parent}/of%2C ä%3A1/outside_for_reports.py,line=11,title=" in shown.out

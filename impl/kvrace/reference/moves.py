@@ -14,6 +14,7 @@ from kvrace.reference.policies import AssertPolicy
 from kvrace.reference.scheduler import ReferenceScheduler
 
 _ROLES: dict[str, Role] = {
+    "finish": "carries out",
     "release": "carries out",
     "free_blocks": "carries out",
     "drain_deferred_frees": "comes later",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -166,7 +167,7 @@ def _artifact(file: str) -> dict[str, str]:
     if file.startswith("/"):
         return {"uri": Path(file).as_uri()}
     installed = file.startswith(("vllm/", "kvrace/"))
-    return {"uri": quote(file), "uriBaseId": _PACKAGES if installed else _SOURCES}
+    return {"uri": quote(os.fsencode(file)), "uriBaseId": _PACKAGES if installed else _SOURCES}
 
 
 def _message(text: str) -> dict[str, str]:
