@@ -21,6 +21,7 @@ from kvmodel.port import Subject
 from kvmodel.progress import at_rest, never_at_rest, next_if_left_alone, stuck_message
 from kvmodel.properties import PROPERTY_NAMES, Finding, blame_of
 from kvmodel.scope import Scope
+from kvrace.places import line_behind
 from kvrace.result import CaseResult, CheckResult, Progress, Verdict, Violation
 from kvrace.stategraph import GraphRecorder
 from kvrace.watchdog import watched
@@ -136,6 +137,7 @@ class CaseRun:
         return CaseResult(
             self.subject.scope,
             self.subject.identity,
+            self.subject.location,
             len(self.graph.parents),
             self.graph.transitions,
             calls,
@@ -248,19 +250,20 @@ class CaseRun:
     def _confirm(self, found: _Found) -> Violation:
         """Replay the order on a fresh scheduler, without snapshots. Raises KvraceError when it does not show the finding."""
         finding = found.finding
+        self.subject.records = True
         frames, refused = play(self.subject, self.contract, [*found.order, *found.loop])
+        self.subject.records = False
         shown = refused is None and (
             bool(found.loop) or any(f.signature == finding.signature for f in frames[-1].findings)
         )
         if not shown:
             raise KvraceError(_not_the_same_twice(self.subject, f"'{finding.message}' did not come again", found.order))
-        crash = frames[-1].response.crash
         return Violation(
             finding.property,
             finding.blame,
             finding.shape,
             finding.message,
-            crash.location if crash else None,
+            line_behind(finding, bool(found.loop), [frame.response for frame in frames]),
             self.subject.scope,
             self.subject.identity,
             self.contract,
@@ -326,5 +329,5 @@ def check(
         stopped = "interrupted"
     seconds = time.monotonic() - started
     return CheckResult(
-        scope_name, contract, tuple(properties), tuple(cases), len(scopes), seconds, stopped, tuple(notes)
+        scope_name, contract, tuple(properties), tuple(cases), tuple(scopes), seconds, stopped, tuple(notes)
     )

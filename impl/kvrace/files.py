@@ -17,6 +17,11 @@ def reason(error: OSError) -> str:
     return error.strerror or type(error).__name__
 
 
+def encodable(text: str) -> str:
+    """``text`` with halves of surrogate pairs, as in the name of a file that is no UTF-8, written as JSON writes them."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Write ``text`` to a temporary file, then rename it. Raises KvraceError and leaves nothing half-written.
 
@@ -24,6 +29,7 @@ def write_atomically(path: Path, text: str) -> None:
     process's own standard output) is written straight through and never replaced.
     """
     temporary = ""
+    text = encodable(text)
     try:
         there = _status(path)
         if there is not None and _is_open_here(there) is not None:

@@ -36,7 +36,8 @@ class Violation:
     """One finding with a shortest order that shows it, replayed on a fresh scheduler before it is reported.
 
     ``frames[0]`` is the initial state; ``blocks`` are those the last event broke. With ``loop_start``, the frames from that
-    index on repeat for ever (``no-stuck``).
+    index on repeat for ever (``no-stuck``). ``location`` is ``file:line in function``: the line of the scheduler's code that
+    raised, that freed or gave out a broken block, or else the entry point that answered last.
     """
 
     property: str
@@ -63,11 +64,15 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """One scope on one scheduler class. ``stopped`` says why an incomplete exploration ended; ``reached`` counts the transitions
-    that show each milestone (:mod:`kvmodel.milestones`). ``graph`` is what was explored, where it is small enough to draw."""
+    """One scope on one scheduler class, which is defined at ``location`` (``file:line in class``).
+
+    ``stopped`` says why an incomplete exploration ended; ``reached`` counts the transitions that show each milestone
+    (:mod:`kvmodel.milestones`). ``graph`` is what was explored, where it is small enough to draw.
+    """
 
     scope: Scope
     identity: Identity
+    location: str
     states: int
     transitions: int
     calls: int
@@ -85,16 +90,26 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Everything one ``kvrace check`` found. ``cases_planned`` may be more than were run when a limit was reached."""
+    """Everything one ``kvrace check`` found. ``planned`` has one scope for each case; when a limit was reached, the last of them
+    were not run."""
 
     scope_name: str
     contract: Contract
     properties: tuple[str, ...]
     cases: tuple[CaseResult, ...]
-    cases_planned: int
+    planned: tuple[Scope, ...]
     seconds: float
     stopped: str | None = None
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def cases_planned(self) -> int:
+        return len(self.planned)
+
+    @property
+    def not_run(self) -> tuple[Scope, ...]:
+        """The cases that a limit left no time for: about them nothing is known."""
+        return self.planned[len(self.cases) :]
 
     @property
     def complete(self) -> bool:

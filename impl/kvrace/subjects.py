@@ -103,23 +103,26 @@ def _vllm(importing: Callable[[bool], None]) -> SubjectChoice:
 def _class(spec: str, importing: Callable[[bool], None]) -> SubjectChoice:
     _find_module(spec.partition(":")[0])  # before the seconds that vLLM takes
     _load_vllm(importing)
-    _make_importable(os.getcwd())
-    return choose_class(_import_class(spec), spec)
+    folder = os.getcwd()
+    _make_importable(folder)
+    return choose_class(_import_class(spec), spec, folder)
 
 
-def choose_class(found: object, spec: str | None = None) -> SubjectChoice:
-    """The subject for a class that is at hand; ``spec`` is what ``--subject`` takes for it, by default where it was defined.
+def choose_class(found: object, spec: str | None = None, folder: str | None = None) -> SubjectChoice:
+    """The subject for a class that is at hand. ``spec`` is what ``--subject`` takes for it, by default where it was defined;
+    files below ``folder``, by default the current one, are shown relative to it.
 
     Raises KvraceError for what is no subclass of vLLM's Scheduler, or when vLLM is missing or unknown.
     """
     api = _load_vllm(lambda _: None)
+    folder = folder or os.getcwd()
     named = spec or f"{getattr(found, '__module__', '')}:{getattr(found, '__qualname__', found)}"
     if not isinstance(found, type) or not issubclass(found, api.scheduler):
         raise KvraceError(f"{named} is not a subclass of vllm.v1.core.sched.scheduler:Scheduler")
     from kvrace.vllm.subject import VllmSubject
 
     def make(scope: Scope) -> Subject:
-        return VllmSubject(scope, found)
+        return VllmSubject(scope, found, folder)
 
     plays: Scheduling = "async" if issubclass(found, api.async_scheduler) else "sync"
     return SubjectChoice(named, None, make, (plays,))

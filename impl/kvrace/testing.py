@@ -44,6 +44,7 @@ from kvrace.files import TraceFolder
 from kvrace.places import line_behind
 from kvrace.render import terminal
 from kvrace.render.output import plain
+from kvrace.render.swimlane import Legend
 from kvrace.result import CheckResult, Violation
 from kvrace.subjects import SubjectChoice, choose_class, choose_subject
 from kvrace.trace import write_trace
@@ -200,7 +201,7 @@ class SchedulerMachine(TransferMachine):
         violation = _violation(broken)
         trace = _write(violation, choice, Path(cls.trace_dir).absolute())
         replay = _replay_command(choice)
-        shown = terminal.finding(violation, "", trace, replay, _WIDTH, terminal.Legend())
+        shown = terminal.finding(violation, "", trace, replay, _WIDTH, Legend())
         head = f"a random order breaks {violation.property}, and was made short:\n\n"
         return VerdictError(head + plain(shown, _WIDTH), [_summary(violation, replay.line(trace))])
 

@@ -37,6 +37,18 @@ class WatchedSubject:
     def identity(self) -> Identity:
         return self._subject.identity
 
+    @property
+    def location(self) -> str:
+        return self._subject.location
+
+    @property
+    def records(self) -> bool:
+        return self._subject.records
+
+    @records.setter
+    def records(self, wanted: bool) -> None:
+        self._subject.records = wanted
+
     def start(self) -> None:
         with self._ending("the scheduler's constructor"):
             self._subject.start()

@@ -85,14 +85,29 @@ class Crash(NamedTuple):
     hang: bool = False
 
 
+class BlockMove(NamedTuple):
+    """A block went back to the pool or lost an owner (``freed``), or got one (``given``). ``location`` is ``file:line in
+    function``: the line of the scheduler's code that decided it."""
+
+    block: int
+    what: Literal["freed", "given"]
+    location: str
+
+
 class Response(NamedTuple):
-    """What the scheduler did in answer to one event."""
+    """What the scheduler did in answer to one event.
+
+    Only a subject that ``records`` fills the last two: ``moves`` in their order, and ``called``, the entry points that were called,
+    each as ``file:line in function`` of its definition; the last of them says whether anything is pending.
+    """
 
     step: DispatchedStep | None = None
     loads: tuple[LoadStarted, ...] = ()
     handovers: tuple[Handover, ...] = ()
     notices: tuple[str, ...] = ()
     crash: Crash | None = None
+    moves: tuple[BlockMove, ...] = ()
+    called: tuple[str, ...] = ()
 
 
 class Observation(NamedTuple):
@@ -143,12 +158,21 @@ class Identity(NamedTuple):
 
 
 class Subject(Protocol):
-    """A scheduler behind the port. One subject plays one scope; ``start`` begins again with a fresh scheduler."""
+    """A scheduler behind the port. One subject plays one scope; ``start`` begins again with a fresh scheduler.
+
+    While ``records`` is set, responses say which lines of the scheduler's code moved blocks; that is slow and changes nothing.
+    """
 
     scope: Scope
+    records: bool
 
     @property
     def identity(self) -> Identity: ...
+
+    @property
+    def location(self) -> str:
+        """Where the scheduler is defined: ``file:line in class``."""
+        ...
 
     def start(self) -> None: ...
 

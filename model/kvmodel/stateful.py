@@ -104,9 +104,9 @@ class TransferMachine(RuleBasedStateMachine):
     """World and subject under random events. Subclass it and say what is tested:
 
     ``open_subject``: makes the subject for a scope, as a context manager that is left when it is needed no more; ``scopes``: one
-    scope, or the strategy from which each run draws one; ``contract``, ``properties``: as for a check; ``coverage``: counts what all runs have
-    seen; ``profile``: how long to go on (:data:`kvmodel.profiles.PROFILES`). Rules and invariants may be added: ``self.node``
-    is the state, ``self.play`` plays an event.
+    scope, or the strategy from which each run draws one; ``contract``, ``properties``: as for a check; ``coverage``: counts what
+    all runs have seen; ``profile``: how long to go on (:data:`kvmodel.profiles.PROFILES`). Rules and invariants may be added:
+    ``self.node`` is the state, ``self.play`` plays an event.
     """
 
     contract: ClassVar[Contract] = Contract()
@@ -164,7 +164,9 @@ class TransferMachine(RuleBasedStateMachine):
         self._opened = ExitStack()
         self._begun = self._failed = False
 
-    @initialize(scope=st.runner().flatmap(lambda machine: machine.scopes_to_draw()), reporting=st.sampled_from(REPORTING))
+    @initialize(
+        scope=st.runner().flatmap(lambda machine: machine.scopes_to_draw()), reporting=st.sampled_from(REPORTING)
+    )
     def begin(self, scope: Scope, reporting: str) -> None:
         self.scope, self.reporting = scope, reporting
         self.subject = self._opened.enter_context(self.open_subject(scope))

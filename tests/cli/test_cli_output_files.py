@@ -88,7 +88,7 @@ def test_a_verdict_is_told_although_a_file_cannot_be_written(
     def full(*_: object) -> None:
         raise KvraceError("cannot write it: No space left on device")
 
-    monkeypatch.setattr(f"kvrace.cli.check.{what}", full)
+    monkeypatch.setattr(f"kvrace.cli.reports.{what}", full)
     shown = kvrace(*VIOLATED, "--json", "result.json")
     assert shown.status == 2
     assert "✗ violated on the reference scheduler" in shown.out

@@ -6,7 +6,10 @@ The counts are a net: a change to the model, the explorer or the merging that al
 from __future__ import annotations
 
 import inspect
+import linecache
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +43,43 @@ def test_load_save_crashes_in_four_events_and_frees_under_a_transfer_both_ways(s
     assert {violation.blame for violation in result.violations} == {"scheduler"}
     # Not foretold by the issue: the freed request is forgotten, so the engine goes idle and the other report never comes.
     assert broken(result) == {"no-crash", "no-use-after-free", "no-stuck"}
+
+
+@pytest.mark.parametrize("scheduling", SCHEDULINGS)
+def test_a_finding_names_the_line_that_decided(scheduling: Scheduling) -> None:
+    """Opened in the installed vLLM. In the async scheduler the blocks wait for a step; the abort before it took them away."""
+
+    def lines(kind: str, contract: str) -> set[tuple[str, str]]:
+        found = check_vllm([Scope((kind,), scheduling)], contract).violations
+        return {(v.property, _source(v.location)) for v in found if v.property != "no-crash"}
+
+    assert lines("load_save", "exactly-once") == {
+        ("no-use-after-free", "_update_from_kv_xfer_finished: self._free_blocks(self.requests[req_id])"),
+        ("no-stuck", "has_requests: def has_requests(self) -> bool:"),
+    }
+    abort = "finish_requests: self._free_request(request, delay_free_blocks=delay_free_blocks)"
+    assert ("no-use-after-free", abort) in lines("save", "unclaimed")
+    asked_last = {
+        "sync": "schedule: def schedule(self, throttle_prefills: bool = False) -> SchedulerOutput:",
+        "async": "update_from_output: def update_from_output(",
+    }
+    assert lines("load", "lossy") == {
+        ("no-leak", "schedule: new_blocks = self.kv_cache_manager.allocate_slots("),
+        ("no-stuck", asked_last[scheduling]),
+    }
+
+
+def _source(location: str | None) -> str:
+    match = re.fullmatch(r"vllm/(\S+):(\d+) in (\w+)", location or "")
+    assert match, location
+    line = linecache.getline(str(_vllm_folder() / match[1]), int(match[2]))
+    return f"{match[3]}: {line.strip()}"
+
+
+def _vllm_folder() -> Path:
+    import vllm
+
+    return Path(vllm.__file__).parent
 
 
 def _assertion_lines() -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,27 +9,20 @@ from pathlib import Path
 
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError, quoted
-from kvmodel.port import Identity
 from kvmodel.properties import PROPERTY_NAMES
-from kvmodel.scope import Scope
+from kvmodel.scope import Scheduling, Scope
 from kvrace.check import Limits, check
 from kvrace.cli import options
 from kvrace.cli.interrupt import interruptible
-from kvrace.cli.program import program
+from kvrace.cli.reports import STANDARD_OUTPUT, Report, asked_for, show, tell
 from kvrace.cli.scopes import ScopeOptions
-from kvrace.files import TraceFolder, check_target, write_atomically
+from kvrace.files import TraceFolder
 from kvrace.render import terminal
-from kvrace.render.json import result_json
 from kvrace.render.listing import listing
 from kvrace.render.output import Output, standard_error, standard_output
 from kvrace.render.progress import ProgressLine, progress_line
-from kvrace.render.terminal import ReplayCommand
-from kvrace.result import CheckResult, Violation
 from kvrace.subjects import SubjectChoice, choose_subject, stdout_to_stderr
-from kvrace.trace import write_trace
 from kvrace.watchdog import ending
-
-STANDARD_OUTPUT = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +61,8 @@ def check_command(
     call_timeout: options.CallTimeout = 10.0,
     json: options.Json = None,
     html: options.Html = None,
+    junit: options.Junit = None,
+    sarif: options.Sarif = None,
     trace_dir: options.TraceFolder = "kvrace-traces",
     no_color: options.NoColor = False,
     list_names: options.List = False,
@@ -113,22 +107,14 @@ def check_command(
     judged_by = Contract.parse(contract)
     wanted = _properties(properties)
     _check_numbers(scheduler, time_limit, max_states, call_timeout)
-    target: Path | str | None = json
-    if json is not None and json != STANDARD_OUTPUT:
-        check_target(Path(json), "--json")
-        target = Path(json).absolute()  # a scheduler may change the working folder
-    web_page = None if html is None else Path(html).absolute()
-    if html == STANDARD_OUTPUT:
-        raise KvraceError("--html: '-' is no file; only --json writes to standard output")
-    if html is not None:
-        check_target(Path(html), "--html")
+    reports = asked_for({"--json": json, "--html": html, "--junit": junit, "--sarif": sarif})
     with progress_line(not no_color) as line:
         with stdout_to_stderr():
             choice = choose_subject(subject, policy, line.importing)
         cases = choice.cases(scopes, scheduler)
         deadline = None if time_limit is None else time.monotonic() + time_limit
         plan = _Plan(choice, name, cases, judged_by, wanted, Limits(deadline, max_states, call_timeout))
-        return _run(plan, TraceFolder(Path(trace_dir)), target, web_page, output, line)
+        return _run(plan, TraceFolder(Path(trace_dir)), reports, output, line)
 
 
 def _properties(given: list[str] | None) -> tuple[str, ...]:
@@ -152,17 +138,17 @@ def _check_numbers(
         raise KvraceError(f"--call-timeout {call_timeout:g}: must be more than 0 seconds")
 
 
-def _run(
-    plan: _Plan, folder: TraceFolder, json: Path | str | None, html: Path | None, output: Output, line: ProgressLine
-) -> int:
+def _run(plan: _Plan, folder: TraceFolder, reports: Sequence[Report], output: Output, line: ProgressLine) -> int:
     choice = plan.choice
     notes = (choice.note,) if choice.note else ()
     make = ending(choice.make, plan.limits.call_seconds)
     try:
-        one_of_each = {scope.scheduling: scope for scope in reversed(plan.scopes)}
+        one_of_each: dict[Scheduling, Scope] = {}
+        for scope in plan.scopes:
+            one_of_each.setdefault(scope.scheduling, scope)
         with stdout_to_stderr():
-            identities = [make(one_of_each[scheduling]).identity for scheduling in one_of_each][::-1]
-        output.print(terminal.header(identities, plan.scope_name, plan.scopes, plan.contract, notes))
+            identities = [make(scope).identity for scope in one_of_each.values()]
+        show(output, terminal.header(identities, plan.scope_name, plan.scopes, plan.contract, notes))
         with interruptible(line.exploring) as listen, stdout_to_stderr():
             result = check(
                 make,
@@ -174,52 +160,6 @@ def _run(
                 listen=listen,
             )
         line.clear()
-        return _tell(replace(result, notes=(*notes, *result.notes)), identities, choice, folder, json, html, output)
+        return tell(replace(result, notes=(*notes, *result.notes)), identities, choice, folder, reports, output)
     finally:
         folder.leave_no_empty_folder()
-
-
-def _tell(
-    result: CheckResult,
-    identities: Sequence[Identity],
-    choice: SubjectChoice,
-    folder: TraceFolder,
-    json: Path | str | None,
-    html: Path | None,
-    output: Output,
-) -> int:
-    """Write the traces, the report, the JSON and the page. What cannot be written takes nothing else with it, and is an error."""
-    traces: dict[Violation, Path] = {}
-    failed: list[KvraceError] = []
-    option = "" if choice.spec in ("vllm", "reference") else f"--subject {shlex.quote(choice.spec)}"
-    command = ReplayCommand(program(), option)
-
-    def write_traces() -> None:
-        for violation in result.violations:
-            path = write_trace(violation, choice.spec, choice.policy, folder.path)
-            traces[violation] = folder.shown / path.name
-
-    def write_report() -> None:
-        own = [note for note in result.notes if note != choice.note]  # the choice's stands above the report
-        output.print(terminal.report(replace(result, notes=tuple(own)), identities, traces, command, output.width))
-
-    def write_json() -> None:
-        if json == STANDARD_OUTPUT:
-            standard_output(color=False).write(result_json(result, identities, traces))
-        elif json is not None:
-            write_atomically(Path(json), result_json(result, identities, traces))
-
-    def write_html() -> None:
-        if html is not None:
-            from kvrace.render.html import page  # not before: its templates cost a third of the start of every command
-
-            write_atomically(html, page(result, identities, traces, command))
-
-    for write in (write_traces, write_report, write_json, write_html):
-        try:
-            write()
-        except KvraceError as error:
-            failed.append(error)
-    if failed:
-        raise failed[0]
-    return result.exit_code

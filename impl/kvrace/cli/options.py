@@ -215,6 +215,26 @@ Html = Annotated[
         rich_help_panel=_OUTPUT,
     ),
 ]
+Junit = Annotated[
+    str | None,
+    typer.Option(
+        "--junit",
+        metavar="FILE",
+        help="Write the result as JUnit XML: a suite for each case, a test for each property.",
+        callback=_not_empty,
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Sarif = Annotated[
+    str | None,
+    typer.Option(
+        "--sarif",
+        metavar="FILE",
+        help="Write the result as SARIF 2.1.0, for code scanning.",
+        callback=_not_empty,
+        rich_help_panel=_OUTPUT,
+    ),
+]
 TraceFolder = Annotated[
     str,
     typer.Option(

@@ -22,6 +22,7 @@ from kvmodel.scope import Scope
 from kvrace import __version__
 from kvrace.capture import StateWalk
 from kvrace.reference.connector import ScriptedConnector
+from kvrace.reference.moves import moves_of, places_of, shown
 from kvrace.reference.observation import observe
 from kvrace.reference.policies import make_policy
 from kvrace.reference.request import Request
@@ -29,6 +30,7 @@ from kvrace.reference.scheduler import ReferenceScheduler
 from kvrace.reference.state import capture_rules
 
 _TOKEN, _STOP_TOKEN = 5, 99
+_ENTRY_POINTS: dict[type, str] = {Add: "add_request", Abort: "abort", Schedule: "schedule", Update: "update"}
 
 
 class ReferenceSubject:
@@ -44,6 +46,7 @@ class ReferenceSubject:
                 "the reference scheduler has no token budget and no priorities; such a scope is for vLLM (--subject vllm)"
             )
         self.scope = scope
+        self.records = False
         self._policy_name, self._mutant = policy, mutant
         self._policy = make_policy(policy)
         self._class: type[ReferenceScheduler] = ReferenceScheduler
@@ -51,6 +54,7 @@ class ReferenceSubject:
             from kvrace.reference.faults import fault
 
             self._class = fault(mutant)
+        self._places = places_of(self._class, type(self._policy))
         self._walk = StateWalk(capture_rules())
         self._connector = ScriptedConnector(scope.block_size)
         self._steps: deque[DispatchedStep] = deque()
@@ -61,6 +65,10 @@ class ReferenceSubject:
         name = "AsyncScheduler" if self.scope.scheduling == "async" else "Scheduler"
         fault = f" mutant {self._mutant}" if self._mutant else ""
         return Identity("reference", __version__, f"{name} policy {self._policy_name}{fault}")
+
+    @property
+    def location(self) -> str:
+        return self._places.definition("schedule")
 
     def start(self) -> None:
         scope = self.scope
@@ -75,6 +83,14 @@ class ReferenceSubject:
         self._steps.clear()
 
     def apply(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
+        if not self.records:
+            return self._play(event, script)
+        with moves_of(self.scheduler, self._places) as moves:
+            response = self._play(event, script)
+        called = tuple(self._places.entry(name) for name in (_ENTRY_POINTS[type(event)], "has_requests"))
+        return response._replace(moves=tuple(moves), called=called)
+
+    def _play(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
         connector = self._connector
         connector.begin(script)
         step: DispatchedStep | None = None
@@ -131,5 +147,5 @@ def _crash(error: BaseException, text: str) -> Crash:
     """Where the scheduler's code raised, or, for a hang, where it was when it was stopped."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/kvrace/reference/" in frame.filename]
     frame = frames[-1]
-    file = f"kvrace/reference/{frame.filename.rpartition('/')[2]}"
-    return Crash(text, f"{file}:{frame.lineno} in {frame.name}", frame.line or "", hang=isinstance(error, SubjectHang))
+    location = f"{shown(frame.filename)}:{frame.lineno} in {frame.name}"
+    return Crash(text, location, frame.line or "", hang=isinstance(error, SubjectHang))

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import kvrace
 from kvmodel.port import Identity
+from kvrace.render.plain import Traces
+from kvrace.render.terminal import ReplayCommand
 from kvrace.result import CaseResult, CheckResult, Violation
 
 FORMAT, VERSION = "kvrace-result", 1
-Traces = Mapping[Violation, Path]
-"""The trace files that were written. Of each distinct finding only the shortest order over all cases has one."""
 
 
-def result_json(result: CheckResult, identities: Sequence[Identity], traces: Traces) -> str:
+def result_json(result: CheckResult, identities: Sequence[Identity], traces: Traces, replay: ReplayCommand) -> str:
     """The whole result; ``identities`` are the schedulers that were to be checked.
 
     Keys keep their order and nothing but ``seconds`` differs between two runs of the same check.
     """
-    return json.dumps(_result(result, identities, traces), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(_result(result, identities, traces, replay), indent=2, ensure_ascii=False) + "\n"
 
 
-def _result(result: CheckResult, identities: Sequence[Identity], traces: Traces) -> dict[str, Any]:
+def _result(
+    result: CheckResult, identities: Sequence[Identity], traces: Traces, replay: ReplayCommand
+) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -42,8 +43,8 @@ def _result(result: CheckResult, identities: Sequence[Identity], traces: Traces)
         "seconds": round(result.seconds, 3),
         "properties": result.verdicts,
         "reached": result.reached,
-        "violations": [_violation(violation, traces) for violation in result.violations],
-        "cases": [_case(case, traces) for case in result.cases],
+        "violations": [_violation(violation, traces, replay) for violation in result.violations],
+        "cases": [_case(case, traces, replay) for case in result.cases],
         "notes": list(result.notes),
     }
 
@@ -53,7 +54,7 @@ def _subject(identities: Sequence[Identity]) -> dict[str, str]:
     return {"name": identities[0].name, "version": identities[0].version, "scheduler": ",".join(schedulers)}
 
 
-def _case(case: CaseResult, traces: Traces) -> dict[str, Any]:
+def _case(case: CaseResult, traces: Traces, replay: ReplayCommand) -> dict[str, Any]:
     return {
         "subject": _subject([case.identity]),
         "scope": case.scope.as_dict(),
@@ -65,11 +66,11 @@ def _case(case: CaseResult, traces: Traces) -> dict[str, Any]:
         "seconds": round(case.seconds, 3),
         "properties": case.verdicts,
         "reached": case.reached,
-        "violations": [_violation(violation, traces) for violation in case.violations],
+        "violations": [_violation(violation, traces, replay) for violation in case.violations],
     }
 
 
-def _violation(violation: Violation, traces: Traces) -> dict[str, Any]:
+def _violation(violation: Violation, traces: Traces, replay: ReplayCommand) -> dict[str, Any]:
     trace = traces.get(violation)
     return {
         "property": violation.property,
@@ -82,4 +83,5 @@ def _violation(violation: Violation, traces: Traces) -> dict[str, Any]:
         "events": list(violation.events),
         "loop": violation.loop_start,
         "trace": str(trace) if trace else None,
+        "replay": replay.line(trace) if trace else None,
     }

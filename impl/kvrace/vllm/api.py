@@ -15,6 +15,7 @@ from typing import Any
 from kvmodel.port import UnknownSubject
 from kvmodel.scope import Scheduling, Scope
 from kvrace.vllm.environment import import_vllm, make_config
+from kvrace.vllm.moves import MOVING
 
 _STATUSES = ("WAITING", "WAITING_FOR_REMOTE_KVS", "RUNNING", "PREEMPTED", "FINISHED_STOPPED", "FINISHED_ABORTED")
 _SIGNATURES: dict[str, tuple[str, ...]] = {
@@ -38,7 +39,7 @@ _SCHEDULER_FIELDS = ("requests", "waiting", "running", "connector", "kv_cache_ma
                      "finished_req_ids", "finished_recving_kv_req_ids")  # fmt: skip
 _REQUEST_FIELDS = ("status", "num_tokens", "num_computed_tokens", "request_id")
 _OUTPUT_FIELDS = ("scheduled_new_reqs", "scheduled_cached_reqs", "num_scheduled_tokens", "finished_req_ids")
-_POOL_FIELDS = ("blocks", "free_block_queue", "enable_caching", "null_block")
+_POOL_FIELDS = ("blocks", "free_block_queue", "enable_caching", "null_block", *MOVING)
 _BLOCK_FIELDS = ("block_id", "ref_cnt", "is_null", "block_hash", "prev_free_block", "next_free_block")
 
 

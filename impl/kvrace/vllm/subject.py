@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
+import os
 import traceback
 from collections import deque
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,17 @@ from kvmodel.scope import Scope
 from kvrace.capture import StateWalk
 from kvrace.vllm.api import Api, load_api
 from kvrace.vllm.environment import make_config
+from kvrace.vllm.moves import moves_of, places_of
 from kvrace.vllm.observation import observe
 from kvrace.vllm.state import capture_rules, foreign_classes
 
 _TOKEN, _STOP_TOKEN = 5, 99
+_ENTRY_POINTS: dict[type, str] = {
+    Add: "add_request",
+    Abort: "finish_requests",
+    Schedule: "schedule",
+    Update: "update_from_output",
+}
 
 
 class HarnessError(KvraceError):
@@ -47,15 +55,21 @@ class SortedIds(set[str]):
 
 
 class VllmSubject:
-    """One scheduler class in one scope. ``scheduler_class`` defaults to vLLM's own for the scope's scheduling."""
+    """One scheduler class in one scope. ``scheduler_class`` defaults to vLLM's own for the scope's scheduling.
 
-    def __init__(self, scope: Scope, scheduler_class: type | None = None) -> None:
+    Files of a subclass are shown relative to ``folder`` if they lie below it.
+    """
+
+    def __init__(self, scope: Scope, scheduler_class: type | None = None, folder: str | None = None) -> None:
         self.scope = scope
+        self.records = False
         self._api: Api = load_api()
         self._class = scheduler_class or self._api.scheduler_class(scope.scheduling)
         self._config = make_config(scope)
         self._walk = StateWalk(capture_rules(self._api, self._class))
         self._foreign = foreign_classes(self._class)
+        self._shown = partial(shown, folder=folder)
+        self._places = places_of(self._class, self._shown)
         self._requests = {name: self._api.request_maker(scope, index) for index, name in enumerate(scope.names)}
         self._steps: deque[tuple[Any, tuple[str, ...]]] = deque()
         self._pending = False
@@ -65,7 +79,11 @@ class VllmSubject:
     def identity(self) -> Identity:
         stock = self._class is self._api.scheduler_class(self.scope.scheduling)
         name = self._class.__name__ if stock else f"{self._class.__module__}:{self._class.__qualname__}"
-        return Identity("vllm", self._api.version, name)
+        return Identity("vllm", self._api.version, _printable(name))
+
+    @property
+    def location(self) -> str:
+        return self._places.definition("schedule")
 
     def start(self) -> None:
         """A fresh scheduler. Raises KvraceError when a subclass cannot be constructed."""
@@ -75,7 +93,9 @@ class VllmSubject:
             self.scheduler = self._api.make_scheduler(self._class, self._config, self.scope)
             self._pending = bool(self.scheduler.has_requests())
         except (Exception, SystemExit) as error:
-            raise KvraceError(f"constructing {self._class.__name__} failed: {_text(error)}{_place(error)}") from error
+            raise KvraceError(
+                f"constructing {self._class.__name__} failed: {_text(error)}{self._place(error)}"
+            ) from error
         self._steps.clear()
 
     def _refresh_classes(self) -> None:
@@ -85,6 +105,14 @@ class VllmSubject:
         self._walk.restore(_PRISTINE[self._class])
 
     def apply(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
+        if not self.records:
+            return self._play(event, script)
+        with moves_of(self.scheduler, self._places) as moves:
+            response = self._play(event, script)
+        called = tuple(self._places.entry(name) for name in (_ENTRY_POINTS[type(event)], "has_requests"))
+        return response._replace(moves=tuple(moves), called=called)
+
+    def _play(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
         connector = self.scheduler.connector
         connector.begin(script)
         step: DispatchedStep | None = None
@@ -110,7 +138,7 @@ class VllmSubject:
     def _schedule(self) -> DispatchedStep:
         output = self.scheduler.schedule()
         if not isinstance(output, self._api.scheduler_output):
-            raise _WrongAnswer(self._class, "schedule", output, "SchedulerOutput")
+            raise _WrongAnswer("schedule", output, "SchedulerOutput", self._places.entry("schedule"))
         counts = output.num_scheduled_tokens
         requests = self.scheduler.requests
         entries = []
@@ -139,7 +167,8 @@ class VllmSubject:
         answer = self._api.runner_output(list(output.num_scheduled_tokens), tokens, sending, receiving)
         outputs = self.scheduler.update_from_output(output, answer)
         if not isinstance(outputs, dict):
-            raise _WrongAnswer(self._class, "update_from_output", outputs, "dict of EngineCoreOutputs")
+            place = self._places.entry("update_from_output")
+            raise _WrongAnswer("update_from_output", outputs, "dict of EngineCoreOutputs", place)
         return tuple(
             sorted(
                 item.request_id
@@ -184,16 +213,20 @@ class VllmSubject:
             ) from error
         frame = next((frame for frame in reversed(frames) if frame not in ours), frames[-1])
         text = str(error) if hang else _text(error)
-        return Crash(text, f"{_short(frame.filename)}:{frame.lineno} in {frame.name}", frame.line or "", hang=hang)
+        location = f"{self._shown(frame.filename)}:{frame.lineno} in {frame.name}"
+        return Crash(text, location, _printable(frame.line or ""), hang=hang)
+
+    def _place(self, error: BaseException) -> str:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(f.filename)]
+        return f" ({self._shown(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
 
 
 class _WrongAnswer(Exception):
     """An entry point gave something its caller, EngineCore, cannot go on with."""
 
-    def __init__(self, kind: type, method: str, answer: object, wanted: str) -> None:
+    def __init__(self, method: str, answer: object, wanted: str, location: str) -> None:
         super().__init__(f"{method} returned {type(answer).__name__} instead of a {wanted}")
-        code = inspect.unwrap(getattr(kind, method)).__code__
-        self.location = f"{_short(code.co_filename)}:{code.co_firstlineno} in {method}"
+        self.location = location
 
 
 _OWN_FOLDER = str(Path(__file__).resolve().parents[1])
@@ -210,15 +243,17 @@ def _text(error: BaseException) -> str:
     except Exception:
         lines = []
     name = type(error).__name__
-    return f"{name} ({lines[0][:200]})" if lines else name
+    return f"{name} ({_printable(lines[0][:200])})" if lines else name
 
 
-def _place(error: BaseException) -> str:
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_ours(f.filename)]
-    return f" ({_short(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+def _printable(text: str) -> str:
+    """What a terminal would obey, or no encoding can write, as Python would write it in a string."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
-def _short(filename: str) -> str:
-    """The file as a vLLM maintainer names it: from the package folder on."""
+def shown(filename: str, folder: str | None) -> str:
+    """The file as its maintainer names it: from the package folder on, or below ``folder``, else as it is."""
     head, mark, tail = filename.rpartition("/site-packages/")
-    return tail if mark else filename
+    if mark:
+        return tail
+    return os.path.relpath(filename, folder) if folder and filename.startswith(folder + os.sep) else filename

@@ -20,8 +20,8 @@ from kvmodel.properties import PROPERTIES
 from kvrace.render import terminal
 from kvrace.render.html.graph import picture_of
 from kvrace.render.html.order import order_of
-from kvrace.render.json import Traces
 from kvrace.render.output import printable
+from kvrace.render.plain import Traces
 from kvrace.render.terminal import ReplayCommand
 from kvrace.result import CheckResult
 from kvrace.stategraph import STATES_MAX
