@@ -8,6 +8,8 @@ import pytest
 
 from kvrace.vllm.environment import VllmUnavailable, import_vllm
 
+pytest_plugins = ["pytester"]
+
 
 @pytest.fixture(scope="session")
 def _real_vllm() -> str:

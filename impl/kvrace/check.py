@@ -267,7 +267,7 @@ class CaseRun:
             self.subject.scope,
             self.subject.identity,
             self.contract,
-            tuple(frames),
+            tuple(frame._replace(response=frame.response._replace(moves=(), called=())) for frame in frames),
             finding.blocks,
             len(found.order) if found.loop else None,
         )

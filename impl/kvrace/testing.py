@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from hypothesis.strategies import SearchStrategy
 
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError, quoted
+from kvmodel.playback import play
 from kvmodel.port import Subject
 from kvmodel.profiles import PROFILES
 from kvmodel.properties import PROPERTY_NAMES
@@ -135,8 +137,6 @@ def check_scheduler(
     ``scope``: a name, or scopes of one's own; a class plays those for its kind, sync or async. Times are in seconds. Raises
     KvraceError for what cannot be checked.
     """
-    import time
-
     choice = _choice(scheduler)
     cases = choice.cases(_scopes(scope), None)
     if not cases:
@@ -251,16 +251,19 @@ def _summary(violation: Violation, replay: str) -> str:
 
 
 def _violation(broken: Broken) -> Violation:
-    finding = broken.finding
-    loops = broken.loop_start is not None
+    """The order as a violation. It is played once more, to find the line of code behind it."""
+    finding, subject = broken.finding, broken.subject
+    subject.records = True
+    frames, _ = play(subject, broken.contract, [frame.event for frame in broken.frames if frame.event is not None])
+    subject.records = False
     return Violation(
         finding.property,
         finding.blame,
         finding.shape,
         finding.message,
-        line_behind(finding, loops, [frame.response for frame in broken.frames]),
-        broken.subject.scope,
-        broken.subject.identity,
+        line_behind(finding, broken.loop_start is not None, [frame.response for frame in frames]),
+        subject.scope,
+        subject.identity,
         broken.contract,
         broken.frames,
         finding.blocks,

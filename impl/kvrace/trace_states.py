@@ -98,7 +98,7 @@ class StatesReader:
         counts = dict(read["references"])
         references = tuple(counts.get(block) for block in range(self.scope.blocks + 1))
         observation = Observation(references=references, **{name: read[name] for name in _SEEN})
-        response = Response(**{name: read[name] for name in Response._fields})
+        response = Response(**{name: read[name] for name in _DID})
         world = World(**{name: read[name] for name in World._fields})
         return Frame(read["event"], response, world, observation, read["findings"])
 
@@ -113,6 +113,7 @@ class StatesReader:
         return self._variables[name](value, name)
 
 
+_DID = ("step", "loads", "handovers", "notices", "crash")
 _SEEN = tuple(name for name in Observation._fields if name != "references")
 
 

@@ -28,24 +28,17 @@ _PLAINER_KINDS = {"local": (), "load": ("local",), "save": ("local",), "load_sav
 
 
 class Reduced(NamedTuple):
-    """An order from which nothing can be taken any more, the subject it was played on, and the finding its last event shows.
+    """An order from which nothing can be taken any more, the subject it was played on, and the finding its last frame shows.
 
-    With ``loop_start`` the frames from that index on repeat for ever, as in a violation.
+    ``events`` are what has to be played; of a loop, what happens by itself then is in ``frames`` as well, and those from
+    ``loop_start`` on repeat for ever, as in a violation.
     """
 
     subject: Subject
+    events: tuple[Event, ...]
     frames: tuple[Frame, ...]
     finding: Finding
     loop_start: int | None = None
-
-    @property
-    def events(self) -> list[Event]:
-        """The order; of a loop, only what leads to it, since it comes by itself."""
-        return [frame.event for frame in self.frames[: self._end] if frame.event is not None]
-
-    @property
-    def _end(self) -> int | None:
-        return None if self.loop_start is None else self.loop_start + 1
 
 
 class _Reducer:
@@ -70,7 +63,7 @@ class _Reducer:
             frames.append(frame_of(event, node))
             for finding in node.findings:
                 if finding.signature == self.signature:
-                    return Reduced(subject, tuple(frames), finding)
+                    return Reduced(subject, _order(frames), tuple(frames), finding)
         return self._loop(subject, walk, node, frames)
 
     def _loop(self, subject: Subject, walk: Lockstep, node: Node, frames: list[Frame]) -> Reduced | None:
@@ -80,9 +73,9 @@ class _Reducer:
         steps, loop = leave_alone(walk, node)
         if loop is None:
             return None
-        frames = [*frames, *(frame_of(event, reached) for event, reached in steps)]
+        alone = [frame_of(event, reached) for event, reached in steps]
         finding = never_at_rest_finding(walk, steps[-1][1])
-        return Reduced(subject, tuple(frames), finding, len(frames) - 1 - len(steps) + loop)
+        return Reduced(subject, _order(frames), (*frames, *alone), finding, len(frames) - 1 + loop)
 
     def shorter(self, best: Reduced) -> Reduced:
         """Take out events, first many at a time, then one by one; then reports and stops out of updates."""
@@ -111,6 +104,10 @@ class _Reducer:
             if found := self.attempt(self.make_subject(scope), events):
                 return found
         return None
+
+
+def _order(frames: Sequence[Frame]) -> tuple[Event, ...]:
+    return tuple(frame.event for frame in frames if frame.event is not None)
 
 
 def _plainer_updates(event: Event | None) -> Iterator[Update]:
@@ -198,9 +195,9 @@ def reduce(
     reducer = _Reducer(make_subject, contract, finding.signature)
     best = reducer.attempt(subject, events)
     while best is not None and reducer.attempts < ATTEMPTS_MAX:
-        best = reducer.shorter(best)
-        plainer = reducer.plainer(best)
-        if plainer is None:
-            break
-        best = plainer
+        shorter = reducer.shorter(best)
+        plainer = reducer.plainer(shorter)
+        if plainer is None and len(shorter.events) == len(best.events):
+            return shorter
+        best = plainer or shorter
     return best

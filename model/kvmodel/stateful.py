@@ -15,6 +15,7 @@ from typing import ClassVar, NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
+from hypothesis.errors import Flaky
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from hypothesis.strategies import SearchStrategy
 
@@ -62,6 +63,12 @@ class PropertyBroken(AssertionError):
         self.broken = broken
 
 
+def _first(error: Flaky) -> object:
+    """What it was that failed once."""
+    failures = [found for found in getattr(error, "exceptions", ()) if isinstance(found, PropertyBroken)]
+    return failures[0] if failures else error
+
+
 def _event(*kinds: type[Event]) -> SearchStrategy[Event]:
     """One of the allowed events of these kinds in the state the machine is in; there is one, since a precondition asks."""
     return st.builds(_pick, st.runner(), st.just(kinds), _NUMBER)
@@ -94,6 +101,7 @@ class _TestCase:
     def __get__(self, _machine: object, owner: type[TransferMachine]) -> type[unittest.TestCase]:
         class TestCase(unittest.TestCase):
             def runTest(self) -> None:
+                __tracebackhide__ = True
                 owner.run()
 
         TestCase.__qualname__, TestCase.__module__ = f"{owner.__qualname__}.TestCase", owner.__module__
@@ -138,10 +146,13 @@ class TransferMachine(RuleBasedStateMachine):
     @classmethod
     def run(cls, how_long: settings | None = None) -> None:
         """Run as a test: raises what :meth:`failure` gives for the first property that breaks, shown by a short order."""
+        __tracebackhide__ = True  # of a failing test only the order is of interest
         try:
             run_state_machine_as_test(cls, settings=how_long or profile(cls.profile))
         except PropertyBroken as error:
             failure = cls.failure(cls._shortened(error.broken))
+        except Flaky as error:  # Hypothesis plays what failed once more
+            failure = AssertionError(f"the subject does not behave the same twice: {_first(error)}")
         else:
             return
         raise failure
@@ -156,7 +167,7 @@ class TransferMachine(RuleBasedStateMachine):
 
             short = reduce(make, broken.contract, make(broken.subject.scope), events, broken.finding)
         if short is None:
-            raise AssertionError(f"the subject does not behave the same twice; once it broke this:\n{broken}")
+            raise AssertionError(f"the subject does not behave the same twice: {broken}")
         return Broken(short.finding, short.subject, broken.contract, short.frames, short.loop_start)
 
     def __init__(self) -> None:

@@ -19,16 +19,14 @@ _WORDS = ("a", "b", "ab", "ba", "aba", "abb")
 """Few letters, so that prompts often begin alike."""
 
 
-@st.composite
 def scopes(
-    draw: DrawFn,
     *,
     most_requests: int = 6,
     kinds: tuple[str, ...] = tuple(KINDS),
     schedulings: tuple[Scheduling, ...] = SCHEDULINGS,
     token_budgets: bool = True,
     priorities: bool = True,
-) -> Scope:
+) -> SearchStrategy[Scope]:
     """Scopes of 1 to ``most_requests`` requests: mixed prompts, prefix cache on and off, pools from roomy to just large enough
     for the largest request, chunked prefill by a small token budget, priorities, stop tokens, one and two steps in flight.
 
@@ -37,6 +35,18 @@ def scopes(
     """
     if not 1 <= most_requests <= MOST_REQUESTS:
         raise KvraceError(f"most_requests: {most_requests} is outside 1 to {MOST_REQUESTS}")
+    return _scopes(most_requests, kinds, schedulings, token_budgets, priorities)
+
+
+@st.composite
+def _scopes(
+    draw: DrawFn,
+    most_requests: int,
+    kinds: tuple[str, ...],
+    schedulings: tuple[Scheduling, ...],
+    token_budgets: bool,
+    priorities: bool,
+) -> Scope:
     count = draw(st.integers(1, most_requests))
 
     def each(values: SearchStrategy[Value]) -> tuple[Value, ...]:

@@ -16,7 +16,7 @@ BAD_COMMANDS = {
     "no file": ["replay"],
     "unknown scope": ["check", "--scope", "tiny"],
     "unknown kind": ["check", "--requests", "load,prefill"],
-    "too many requests": ["check", "--requests", ",".join(["local"] * 9)],
+    "too many requests": ["check", "--requests", ",".join(["local"] * 27)],
     "scope and requests": ["check", "--scope", "seed", "--requests", "load"],
     "blocks without requests": ["check", "--blocks", "3"],
     "a scope that cannot fit": ["check", "--requests", "load", "--blocks", "1"],

@@ -55,7 +55,7 @@ class Output:
                 segment if segment.control else Segment(printable(segment.text), segment.style)
                 for segment in console.render(part)
             ]
-            console.print(Segments(shown))
+            console.print(Segments(shown), crop=False)
         lines = [line.rstrip() for line in buffer.getvalue().split("\n")]
         self.write("\n".join(lines))
 

@@ -192,7 +192,7 @@ def finding(
     """One finding: what is wrong, whose rule was broken, the shortest order, and how to see it again."""
     head = Text.assemble(
         (f"{SIGNS['violated']} {violation.property}", STYLES["violated"]),
-        f"  {number}  ",
+        f"  {number}  " if number else "  ",
         (order_length(violation), "bold"),
         "  ",
         violation.message,
@@ -202,10 +202,11 @@ def finding(
         facts.append(Text(f"at {violation.location}", style="dim"))
     broken = Broken.of(violation.property, violation.blocks, violation.loop_start)
     lanes = swimlane(violation.frames, broken, width - _INDENT, violation.loop_start, legend)
-    parts: list[RenderableType] = [*facts, lanes]
-    if trace is not None:
-        parts.append(Text.assemble(("replay  ", "dim"), replay.line(trace)))
-    return Group(head, Padding(Group(*parts), (0, 0, 0, _INDENT)))
+    parts: list[RenderableType] = [head, Padding(Group(*facts, lanes), (0, 0, 0, _INDENT))]
+    if trace is not None:  # never folded: it is there to be copied
+        command = Text.assemble((" " * _INDENT + "replay  ", "dim"), replay.line(trace))
+        parts.append(Text.assemble(command, no_wrap=True, overflow="ignore"))
+    return Group(*parts)
 
 
 def verdict_line(result: CheckResult, identities: Sequence[Identity]) -> Text:

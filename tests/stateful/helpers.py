@@ -1,0 +1,28 @@
+"""What the tests of random orders share."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from hypothesis import settings
+
+from kvmodel.port import Subject
+from kvmodel.profiles import PROFILES
+from kvmodel.scope import Scope
+from kvmodel.strategies import scopes
+from kvrace.reference.subject import ReferenceSubject
+from kvrace.vllm.subject import VllmSubject
+
+FROM_NOTHING = settings(PROFILES["ci"], max_examples=1_000, database=None)
+"""Always the same runs, and no example database to remember a failing one."""
+REFERENCE_SCOPES = scopes(token_budgets=False, priorities=False)
+
+
+@cache
+def vllm(scope: Scope) -> Subject:
+    return VllmSubject(scope)
+
+
+@cache
+def reference(policy: str, scope: Scope) -> Subject:
+    return ReferenceSubject(scope, policy)
