@@ -1,0 +1,170 @@
+"""``no-use-after-free`` and ``no-premature-use``: who touches a block while somebody else has it."""
+
+from __future__ import annotations
+
+from kvrace.reproducer.assertions.assertion import Assertion
+from kvrace.reproducer.assertions.helpers import BLOCKS_IN, FREE_BLOCKS, USED_BLOCKS, WRITTEN_BLOCKS, last_step
+from kvrace.reproducer.order import Order
+from kvrace.reproducer.piece import piece
+
+_LEFT_ALONE = piece(
+    '''
+    def assert_no_free_block_is_in_use(scheduler, connector):
+        """What is in the pool may be given away at once, so no transfer may still touch it."""
+        free = free_blocks(scheduler)
+        for (kind, name), blocks in connector.running.items():
+            freed = [block for block in blocks if block in free]
+            assert not freed, f"blocks {freed} are free while the {kind} of {name} runs"
+    '''
+)
+
+
+def in_the_pool(order: Order, name: str) -> Assertion:
+    return Assertion(("assert_no_free_block_is_in_use(scheduler, connector)",), (FREE_BLOCKS, _LEFT_ALONE))
+
+
+_NOT_GIVEN_AWAY = piece(
+    '''
+    def assert_no_block_in_use_is_given_away(scheduler, connector):
+        """A load's blocks belong to its request alone; a save's may be shared, but not be taken."""
+        manager = scheduler.kv_cache_manager
+        owned = {name: manager.get_block_ids(name)[0] for name in PROMPTS}
+        held_back = set(blocks_in(list(vars(scheduler).values())))
+        for (kind, name), blocks in connector.running.items():
+            kept = held_back.union(owned[name]) if kind == "save" else set()
+            for other, table in owned.items():
+                lost = [block for block in blocks if block in table and block not in kept]
+                assert other == name or not lost, (
+                    f"blocks {lost} are given to {other} while the {kind} of {name} still runs"
+                )
+    '''
+)
+
+
+def given_away(order: Order, name: str) -> Assertion:
+    return Assertion(("assert_no_block_in_use_is_given_away(scheduler, connector)",), (BLOCKS_IN, _NOT_GIVEN_AWAY))
+
+
+_NOT_WRITTEN = piece(
+    '''
+    def assert_no_transfer_is_overwritten(connector, written):
+        """A step may read what another request's transfer touches, but not write there."""
+        for (kind, name), blocks in connector.running.items():
+            for other, targets in written.items():
+                hit = [block for block in targets if block in blocks]
+                assert other == name or not hit, (
+                    f"a step writes blocks {hit} for {other} while the {kind} of {name} runs there"
+                )
+    '''
+)
+
+
+def step_writes(order: Order, name: str) -> Assertion:
+    step = last_step(order)
+    after = (f"assert_no_transfer_is_overwritten(connector, written_blocks(scheduler, {step}))",)
+    return Assertion(after, (WRITTEN_BLOCKS, _NOT_WRITTEN))
+
+
+_ONE_OWNER = piece(
+    '''
+    def assert_written_blocks_have_one_owner(scheduler, written):
+        """Without a prefix cache no two requests share a block."""
+        for name, targets in written.items():
+            for other in PROMPTS.keys() - {name}:
+                table = scheduler.kv_cache_manager.get_block_ids(other)[0]
+                hit = [block for block in targets if block in table]
+                assert not hit, f"a step writes blocks {hit} for {name}, and {other} owns them too"
+    '''
+)
+
+
+def two_owners(order: Order, name: str) -> Assertion:
+    step = last_step(order)
+    after = (f"assert_written_blocks_have_one_owner(scheduler, written_blocks(scheduler, {step}))",)
+    return Assertion(after, (WRITTEN_BLOCKS, _ONE_OWNER))
+
+
+_LOADS_APART = piece(
+    '''
+    def assert_new_loads_are_alone(connector, before):
+        """No load may start in blocks that another transfer still touches."""
+        started = connector.running.keys() - before.keys()
+        for _, name in [transfer for transfer in started if transfer[0] == "load"]:
+            for (kind, other), blocks in before.items():
+                hit = [block for block in connector.running["load", name] if block in blocks]
+                assert not hit, (
+                    f"the load of {name} starts in blocks {hit} while the {kind} of {other} runs"
+                )
+    '''
+)
+
+
+def load_under_transfer(order: Order, name: str) -> Assertion:
+    return Assertion(
+        ("assert_new_loads_are_alone(connector, running_before)",),
+        (_LOADS_APART,),
+        before=("running_before = dict(connector.running)",),
+    )
+
+
+_LOADS_AFTER_STEPS = piece(
+    '''
+    def assert_no_load_meets_a_step(connector, *used_by_steps):
+        """A load is not ordered after dispatched steps, so it may not write where one still works."""
+        for (kind, name), blocks in connector.running.items():
+            for used in used_by_steps:
+                for other, table in used.items():
+                    hit = [block for block in table if block in blocks]
+                    assert kind != "load" or other == name or not hit, (
+                        f"the load of {name} writes blocks {hit}, and a step works there for {other}"
+                    )
+    '''
+)
+
+
+def load_under_step(order: Order, name: str) -> Assertion:
+    used = "".join(f", used_{number}" for number in order.in_flight)
+    return Assertion(
+        (f"assert_no_load_meets_a_step(connector{used})",),
+        (USED_BLOCKS, _LOADS_AFTER_STEPS),
+        watched=frozenset({"used"}),
+    )
+
+
+_NOT_OFFERED = piece(
+    '''
+    def assert_no_loading_block_is_offered(scheduler, connector):
+        """The prefix cache may only offer blocks whose KV is there."""
+        blocks = scheduler.kv_cache_manager.block_pool.blocks
+        offered = {block.block_id for block in blocks if block.block_hash is not None}
+        for (kind, name), targets in connector.running.items():
+            early = sorted(offered.intersection(targets))
+            assert kind != "load" or not early, (
+                f"the prefix cache offers blocks {early} before the load of {name} is over"
+            )
+    '''
+)
+
+
+def offered_early(order: Order, name: str) -> Assertion:
+    return Assertion(("assert_no_loading_block_is_offered(scheduler, connector)",), (_NOT_OFFERED,))
+
+
+_NOT_COMPUTED = piece(
+    '''
+    def assert_no_step_uses_a_loading_block(connector, used):
+        """A request may only be computed once its load is over."""
+        for name, table in used.items():
+            loading = connector.running.get(("load", name), [])
+            early = [block for block in loading if block in table]
+            assert not early, (
+                f"a step computes with blocks {early} before the load of {name} is over"
+            )
+    '''
+)
+
+
+def computed_early(order: Order, name: str) -> Assertion:
+    step = last_step(order)
+    after = (f"assert_no_step_uses_a_loading_block(connector, used_blocks(scheduler, {step}))",)
+    return Assertion(after, (USED_BLOCKS, _NOT_COMPUTED))

@@ -1,0 +1,109 @@
+"""The generated connector: it moves nothing, answers what the order needs, and remembers which blocks each transfer touches."""
+
+from __future__ import annotations
+
+from kvrace.reproducer.order import Order
+from kvrace.reproducer.piece import Piece
+
+_BASE = "vllm.distributed.kv_transfer.kv_connector.v1.base"
+
+
+def connector_piece(order: Order, watched: frozenset[str], reports_all: bool) -> Piece:
+    """``watched`` names what the assertion wants to know of calls of request_finished: ``finished``, ``handed_over``."""
+    blocks = [
+        _start(order, watched),
+        _loads() if order.loads else _no_loads(),
+        ["    def build_connector_meta(self, scheduler_output):", "        return KVConnectorMetadata()"],
+        _request_finished(order, watched),
+        *([_over()] if order.reports_due or reports_all else []),
+        *([_ends()] if order.separate_ends else []),
+        ["    # What follows belongs to the workers, and there are none."],
+        ["    def start_load_kv(self, forward_context, **kwargs): ..."],
+        ["    def wait_for_layer_load(self, layer_name): ..."],
+        ["    def save_kv_layer(self, layer_name, kv_layer, attn_metadata, **kwargs): ..."],
+        ["    def wait_for_save(self): ..."],
+    ]
+    code = "\n\n".join("\n".join(block) for block in blocks)
+    return Piece(code, (f"{_BASE}:KVConnectorBase_V1", f"{_BASE}:KVConnectorMetadata"))
+
+
+def _start(order: Order, watched: frozenset[str]) -> list[str]:
+    return [
+        "class StubConnector(KVConnectorBase_V1):",
+        '    """Moves nothing, and remembers which blocks each transfer touches until it is over."""',
+        "",
+        "    def __init__(self, vllm_config, role, kv_cache_config=None):",
+        "        super().__init__(vllm_config, role, kv_cache_config)",
+        '        self.running = {}  # ("load", "A") -> block ids',
+        *(["        self.loaded = set()"] if order.loads else []),
+        *(["        self.finished = []"] if "finished" in watched else []),
+        *(["        self.handed_over = {}"] if "handed_over" in watched else []),
+    ]
+
+
+def _loads() -> list[str]:
+    return [
+        "    def get_num_new_matched_tokens(self, request, num_computed_tokens):",
+        "        name = request.request_id",
+        "        if name not in LOADS or name in self.loaded:",
+        "            return 0, False",
+        "        offered = max(0, len(PROMPTS[name]) * BLOCK_SIZE - num_computed_tokens)",
+        "        return offered, offered > 0",
+        "",
+        "    def update_state_after_alloc(self, request, blocks, num_external_tokens):",
+        "        if num_external_tokens > 0:",
+        "            name = request.request_id",
+        "            last = len(PROMPTS[name])",
+        "            first = last - num_external_tokens // BLOCK_SIZE",
+        "            self.loaded.add(name)",
+        '            self.running["load", name] = blocks.get_block_ids()[0][first:last]',
+    ]
+
+
+def _no_loads() -> list[str]:
+    return [
+        "    def get_num_new_matched_tokens(self, request, num_computed_tokens):",
+        "        return 0, False",
+        "",
+        "    def update_state_after_alloc(self, request, blocks, num_external_tokens): ...",
+    ]
+
+
+def _request_finished(order: Order, watched: frozenset[str]) -> list[str]:
+    lines = ["    def request_finished(self, request, block_ids):"]
+    if order.saves or watched & {"finished", "handed_over"}:
+        lines.append("        name = request.request_id")
+    if "finished" in watched:
+        lines.append("        self.finished.append(name)")
+    if "handed_over" in watched:
+        lines.append("        self.handed_over[name] = list(block_ids)")
+    if not order.saves:
+        return [*lines, "        return False, None"]
+    lines += ["        if name not in SAVES or not block_ids:", "            return False, None"]
+    if order.contract.single and order.loads:
+        lines += [
+            '        if ("load", name) in self.running:',
+            "            return False, None  # never two transfers of one request at a time",
+        ]
+    claimed = "name not in UNCLAIMED" if order.unclaimed else "True"
+    return [*lines, '        self.running["save", name] = list(block_ids)', f"        return {claimed}, None"]
+
+
+def _over() -> list[str]:
+    return [
+        "    def over(self, kind, *names):",
+        '        """These transfers are over: the names of those that ran, to be reported."""',
+        "        ran = [name for name in names if (kind, name) in self.running]",
+        "        for name in ran:",
+        "            del self.running[kind, name]",
+        "        return ran",
+    ]
+
+
+def _ends() -> list[str]:
+    return [
+        "    def ends(self, kind, name):",
+        '        """The transfer is over and touches nothing more; its report comes later."""',
+        "        if (kind, name) in self.running:",
+        "            self.running[kind, name] = []",
+    ]

@@ -1,0 +1,121 @@
+"""What an order of events needs: which requests, what the connector does for them, which step an update belongs to."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from kvmodel.contract import Contract
+from kvmodel.errors import KvraceError
+from kvmodel.events import Add, Event, Report, Schedule, TransferEnds, Update
+from kvmodel.scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One event. ``step`` is the number of the step that a schedule makes or an update processes, else 0."""
+
+    number: int
+    event: Event
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The events of a trace with their steps numbered. ``in_flight`` are the steps not processed at the end, and
+    ``in_flight_before`` those not processed before the last event."""
+
+    scope: Scope
+    contract: Contract
+    calls: tuple[Call, ...]
+    in_flight: tuple[int, ...]
+    in_flight_before: tuple[int, ...]
+
+    @classmethod
+    def of(cls, scope: Scope, contract: Contract, events: tuple[Event, ...]) -> Order:
+        """Raises KvraceError for an order that no scheduler can play."""
+        calls: list[Call] = []
+        added: set[str] = set()
+        flying: deque[int] = deque()
+        before: tuple[int, ...] = ()
+        steps = 0
+        for number, event in enumerate(events, 1):
+            before = tuple(flying)
+            step = 0
+            match event:
+                case Schedule():
+                    step = steps = steps + 1
+                    flying.append(step)
+                    if len(flying) > scope.steps_in_flight:
+                        raise KvraceError(f"event {number}: more than {scope.steps_in_flight} steps are in flight")
+                case Update():
+                    if not flying:
+                        raise KvraceError(f"event {number} '{event}': no step is in flight")
+                    step = flying.popleft()
+                case Add(name) if name in added:
+                    raise KvraceError(f"event {number} '{event}': {name} was already added")
+                case Add(name):
+                    added.add(name)
+            for name in _requests(event):
+                if name not in added:
+                    raise KvraceError(f"event {number} '{event}': {name} was not added")
+            calls.append(Call(number, event, step))
+        if not added <= set(scope.names):
+            raise KvraceError(f"the scope has no request {sorted(added - set(scope.names))[0]}")
+        return cls(scope, contract, tuple(calls), tuple(flying), before)
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """The requests that come, with their numbers in the scope."""
+        names = {call.event.request for call in self.calls if isinstance(call.event, Add)}
+        return {name: index for index, name in enumerate(self.scope.names) if name in names}
+
+    @property
+    def loads(self) -> tuple[str, ...]:
+        return tuple(name for name, index in self.requests.items() if self.scope.loads(index))
+
+    @property
+    def saves(self) -> tuple[str, ...]:
+        return tuple(name for name, index in self.requests.items() if self.scope.saves(index))
+
+    @property
+    def unclaimed(self) -> tuple[str, ...]:
+        return tuple(
+            sorted(call.event.request for call in self.calls if isinstance(call.event, Add) and not call.event.claims)
+        )
+
+    @property
+    def updates(self) -> tuple[Update, ...]:
+        return tuple(call.event for call in self.calls if isinstance(call.event, Update))
+
+    @property
+    def stops(self) -> bool:
+        return any(update.stops for update in self.updates)
+
+    @property
+    def separate_ends(self) -> bool:
+        return any(isinstance(call.event, TransferEnds) for call in self.calls)
+
+    @property
+    def reports_due(self) -> bool:
+        return any(report.kind == "due" for update in self.updates for report in update.reports)
+
+    @property
+    def two_of_a_kind(self) -> bool:
+        """Whether one output names two requests in one set: then the order in which a set is read could matter."""
+        return any(_most(update.reports) > 1 for update in self.updates)
+
+
+def _most(reports: tuple[Report, ...]) -> int:
+    loads = sum(report.direction == "load" for report in reports)
+    return max(loads, len(reports) - loads)
+
+
+def _requests(event: Event) -> tuple[str, ...]:
+    match event:
+        case Schedule():
+            return ()
+        case Update(reports, stops):
+            return (*(report.request for report in reports), *stops)
+        case _:
+            return (event.request,)

@@ -1,0 +1,159 @@
+"""The generated file as a whole: docstring, imports, bound, order, helpers, and one test."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from kvmodel.contract import MEANINGS
+from kvmodel.errors import KvraceError, quoted
+from kvmodel.properties import PROPERTIES
+from kvrace.render.rows import Row, rows_of
+from kvrace.reproducer.assertions import assertion_for
+from kvrace.reproducer.assertions.assertion import Assertion
+from kvrace.reproducer.calls import call_lines
+from kvrace.reproducer.connector import connector_piece
+from kvrace.reproducer.order import Order
+from kvrace.reproducer.piece import Piece, import_lines
+from kvrace.reproducer.setup import constants, setup_pieces
+from kvrace.reproducer.text import comment_lines, docstring_lines
+from kvrace.reproducer.workers import workers_pieces
+from kvrace.trace import NO_FINDING, RecordedTrace, frames_of
+
+_CLASS_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_STOCK = {"sync": "Scheduler", "async": "AsyncScheduler"}
+_NOTES = {"notices": "notices = []", "dismissed": "dismissed = []", "known": "known = set()"}
+
+
+def pytest_source(recorded: RecordedTrace) -> str:
+    """The order of a trace as one pytest file that needs vLLM and pytest alone.
+
+    It fails on a scheduler with the fault and passes on one without it. Raises KvraceError for an order that was not found on
+    vLLM, for a scheduler class that no import path names, and for a finding of an unknown kind.
+    """
+    try:
+        return _source(recorded)
+    except KvraceError as error:
+        raise KvraceError(f"{recorded.path}: {str(error).removeprefix(f'{recorded.path}: ')}") from error
+
+
+def _source(recorded: RecordedTrace) -> str:
+    if recorded.property == NO_FINDING:
+        raise KvraceError("the order breaks nothing, so there is nothing that a test could show")
+    scheduler = _scheduler_path(recorded)
+    loops = recorded.loop is not None
+    order = Order.of(recorded.scope, recorded.contract, recorded.events[: recorded.loop] if loops else recorded.events)
+    assertion = assertion_for(order, recorded.property, recorded.message, recorded.shape, loops)
+    pieces = [
+        *setup_pieces(order),
+        connector_piece(order, assertion.watched, assertion.reports_all),
+        *workers_pieces(order, assertion.reports_all),
+        *assertion.pieces,
+        _test(recorded, order, assertion),
+    ]
+    head = [
+        *_docstring(recorded),
+        "",
+        *import_lines(name for piece in pieces for name in piece.imports),
+        "",
+        *constants(order, scheduler),
+        "",
+        *_order_comment(recorded),
+        "",
+    ]
+    definitions = [piece.code for piece in pieces if piece.code]
+    return "\n\n\n".join(["\n".join(head).rstrip("\n"), *definitions]) + "\n"
+
+
+def _scheduler_path(recorded: RecordedTrace) -> str | None:
+    """``module:Class`` of the scheduler, None for vLLM's own."""
+    name, _, scheduler = recorded.identity
+    if not name:
+        raise KvraceError(
+            "the order was not recorded on a scheduler; 'kvrace replay --rewrite FILE' plays and records it"
+        )
+    if name != "vllm":
+        raise KvraceError(
+            f"found on {quoted(name)}, and a reproducer is for vLLM: look for it there with 'kvrace check --subject vllm'"
+        )
+    if scheduler == _STOCK[recorded.scope.scheduling]:
+        return None
+    if "<locals>" in scheduler:
+        raise KvraceError(f"the scheduler {quoted(scheduler)} is made inside a function, so no path names it")
+    if not _CLASS_PATH.fullmatch(scheduler):
+        raise KvraceError(f"the scheduler {quoted(scheduler)} is not a class by its path (module:Class)")
+    return scheduler
+
+
+def _docstring(recorded: RecordedTrace) -> list[str]:
+    rule = next(rule for rule in PROPERTIES if rule.name == recorded.property)
+    contract = str(recorded.contract)
+    meanings = "; ".join(MEANINGS[name] for name in contract.split(","))
+    lines = docstring_lines(f"{rule.name}: {recorded.message}")
+    lines += ["", *docstring_lines(f"The rule: {rule.meaning} ({rule.source}).")]
+    lines += [""]
+    for title, text in (
+        ("Found on", f"vllm {recorded.identity.version}, {recorded.identity.scheduler}, by kvrace {recorded.kvrace}"),
+        ("Scope", str(recorded.scope)),
+        ("Contract", f"{contract}: {meanings}"),
+        ("Blame", f"the {recorded.blame}"),
+    ):
+        lines += docstring_lines(f"{title}: {text}", "    ")
+    lines += [
+        "",
+        "Needs vLLM and pytest: no GPU, no weights, no network. Another scheduler class is tested with",
+        "SCHEDULER=module.Class in the environment.",
+    ]
+    return ['"""' + lines[0], *lines[1:], '"""']
+
+
+def _order_comment(recorded: RecordedTrace) -> list[str]:
+    """Of a text form only the events are known, and not what happened at each."""
+    rows: list[Row | None] = [None] * len(recorded.events)
+    if recorded.states:
+        rows = list(rows_of(frames_of(recorded), recorded.loop))
+    did = ", and what the scheduler and the connector did when it was found" if recorded.states else ""
+    lines = [f"# The order{did}:"]
+    for number, (row, event) in enumerate(zip(rows, recorded.events, strict=True), 1):
+        lines += comment_lines(f"{number}. {event}{_effect(row)}", "", "   ")
+    if recorded.loop is not None:
+        lines.append(f"# Events {recorded.loop + 1} to {len(recorded.events)} repeat for ever.")
+    return lines
+
+
+def _effect(row: Row | None) -> str:
+    if row is None:
+        return ""
+    told = [text for text in (row.scheduler, row.connector) if text and text not in ("schedule", "update")]
+    return f" -> {', '.join(told)}" if told else ""
+
+
+def _test(recorded: RecordedTrace, order: Order, assertion: Assertion) -> Piece:
+    lines = [
+        f"def test_{recorded.property.replace('-', '_')}(tmp_path):",
+        "    scheduler = create_scheduler(tmp_path)",
+    ]
+    events: list[str] = []
+    for call in order.calls:
+        if call is order.calls[-1] and assertion.whole_order:
+            events += _indented(assertion.before)
+        events += call_lines(order, call, assertion.watched)
+    after = _indented(assertion.after)
+    if any("connector" in line for line in [*events, *after]):
+        lines.append("    connector = scheduler.connector")
+    lines += [f"    {_NOTES[name]}" for name in _NOTES if name in assertion.watched]
+    events = _without_unused_steps(events, after)
+    imports = ["vllm.v1.request:RequestStatus"] if any("RequestStatus" in line for line in events) else []
+    return Piece("\n".join([*lines, "", *events, "", *after]), tuple(imports))
+
+
+def _without_unused_steps(events: list[str], after: list[str]) -> list[str]:
+    """A step that nothing looks at gets no name."""
+    words = Counter(re.findall(r"step_\d+", "\n".join([*events, *after])))
+    pattern = re.compile(r"^( +)(step_\d+) = (scheduler\.schedule\(\))$")
+    return [pattern.sub(lambda m: m[0] if words[m[2]] > 1 else m[1] + m[3], line) for line in events]
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
