@@ -5,6 +5,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 ARGS ?=
+PROFILE ?= dev
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -qq
@@ -19,7 +20,7 @@ VLLM := $(VENV)/.vllm-installed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check test test-slow test-all lint format bench docs clean
+.PHONY: help check test test-slow test-all stateful lint format bench docs clean
 
 help: ## list the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -35,6 +36,9 @@ test: $(VLLM) ## run the fast tests
 test-slow: $(VLLM) ## run only the slow tests, those left out by `make test`
 	@status=0; echo '$(PYTEST) -m slow $(ARGS)'; $(PYTEST) -m slow $(ARGS) || status=$$?; \
 	if [ $$status -eq 5 ]; then echo "make: there are no slow tests"; elif [ $$status -ne 0 ]; then exit $$status; fi
+
+stateful: $(VLLM) ## random orders on the pinned vLLM; PROFILE=dev, ci or nightly
+	$(BIN)/python -m pytest tests/examples tests/stateful -m "" --kvrace-profile $(PROFILE) $(ARGS)
 
 test-all: $(VLLM) ## run all tests, fast and slow
 	$(PYTEST) -m "" $(ARGS)

@@ -24,7 +24,7 @@ from kvrace.result import CheckResult, Violation
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-FINDINGS_SCOPES = ("small", "pressure", "prefix")
+FINDINGS_SCOPES = ("small", "pressure", "prefix", "chunked", "priority")
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

@@ -46,18 +46,35 @@ def time_to_seed(rounds: int) -> dict[str, Any]:
     }
 
 
-def _in_own_process(function: str, argument: str = "") -> dict[str, Any]:
-    program = f"import json; from tests.bench.exploration import {function}; print(json.dumps({function}({argument})))"
+def _in_own_process(module: str, function: str, argument: str = "") -> dict[str, Any]:
+    program = f"import json; from tests.bench.{module} import {function}; print(json.dumps({function}({argument})))"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     figures: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
     return figures
 
 
+def _coverage(figures: dict[str, Any]) -> Table:
+    """Distinct (state, event) pairs, by the explorer and by random orders."""
+    table = Table("distinct (state, event) pairs", "a second", "in all", "steps", "never reached")
+    pairs = figures["explorer_pairs"]
+    table.add_row("explorer, one scope", f"{figures['explorer_pairs_per_second']:,.0f}", f"{pairs:,}", f"{pairs:,}", "")
+    for name, words in (
+        ("same_scope", "random orders, the same scope"),
+        ("mixed_scopes", "random orders, mixed scopes"),
+    ):
+        rate, total, steps, never = (
+            figures[f"random_{name}_{what}"] for what in ("pairs_per_second", "pairs", "steps", "never_reached")
+        )
+        table.add_row(words, f"{rate:,.0f}", f"{total:,}", f"{steps:,}", ", ".join(never))
+    return table
+
+
 def main() -> None:
     figures: dict[str, Any] = {}
     for name, measure in (
-        ("exploration", lambda: _in_own_process("explore_and_compare", "5")),
-        ("memory", lambda: _in_own_process("peak_memory")),
+        ("exploration", lambda: _in_own_process("exploration", "explore_and_compare", "5")),
+        ("memory", lambda: _in_own_process("exploration", "peak_memory")),
+        ("random orders", lambda: _in_own_process("random_orders", "cover")),
         ("start", lambda: time_to_seed(3)),
     ):
         print(f"measuring {name} …", file=sys.stderr, flush=True)
@@ -71,6 +88,7 @@ def main() -> None:
     for name, (meaning, aim) in AIMS.items():
         table.add_row(meaning, f"{figures[name]:.2f}", "-" if aim is None else f"{aim:g}")
     Console().print(table)
+    Console().print(_coverage(figures))
     print(f"{figures['transitions_per_second']:.0f} transitions a second; written to build/bench.json")
 
 

@@ -48,7 +48,7 @@ def export_command(file: options.OrderFile, form: options.ExportAs, output: opti
 
 def _exported(path: Path, form: str) -> str:
     if form == "pytest":
-        from kvrace.reproducer import pytest_source  # type: ignore[import-untyped,import-not-found,unused-ignore]
+        from kvrace.reproducer import pytest_source
 
         raw = read_bytes(path)
         source: str = pytest_source(parse_text(path, raw).recorded if is_text_form(raw) else parse_trace(path, raw))
