@@ -21,7 +21,7 @@ from kvmodel.port import Subject
 from kvmodel.progress import at_rest, never_at_rest, next_if_left_alone, stuck_message
 from kvmodel.properties import PROPERTY_NAMES, Finding, blame_of
 from kvmodel.scope import Scope
-from kvrace.places import line_behind
+from kvrace.places import line_behind, play_recording
 from kvrace.result import CaseResult, CheckResult, Progress, Verdict, Violation
 from kvrace.stategraph import GraphRecorder
 from kvrace.watchdog import watched
@@ -250,9 +250,7 @@ class CaseRun:
     def _confirm(self, found: _Found) -> Violation:
         """Replay the order on a fresh scheduler, without snapshots. Raises KvraceError when it does not show the finding."""
         finding = found.finding
-        self.subject.records = True
-        frames, refused = play(self.subject, self.contract, [*found.order, *found.loop])
-        self.subject.records = False
+        frames, responses, refused = play_recording(self.subject, self.contract, [*found.order, *found.loop])
         shown = refused is None and (
             bool(found.loop) or any(f.signature == finding.signature for f in frames[-1].findings)
         )
@@ -263,11 +261,11 @@ class CaseRun:
             finding.blame,
             finding.shape,
             finding.message,
-            line_behind(finding, bool(found.loop), [frame.response for frame in frames]),
+            line_behind(finding, bool(found.loop), responses),
             self.subject.scope,
             self.subject.identity,
             self.contract,
-            tuple(frame._replace(response=frame.response._replace(moves=(), called=())) for frame in frames),
+            tuple(frames),
             finding.blocks,
             len(found.order) if found.loop else None,
         )

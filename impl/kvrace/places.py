@@ -13,7 +13,10 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any, Literal
 
-from kvmodel.port import BlockMove, Response
+from kvmodel.contract import Contract
+from kvmodel.events import Event
+from kvmodel.playback import Frame, Refused, play
+from kvmodel.port import BlockMove, Response, Subject
 from kvmodel.properties import Finding
 
 Role = Literal["decides", "carries out", "comes later"]
@@ -116,6 +119,20 @@ def recorded_moves(
         yield moves
     finally:
         sys.setprofile(None)
+
+
+def play_recording(
+    subject: Subject, contract: Contract, events: Sequence[Event]
+) -> tuple[list[Frame], list[Response], Refused | None]:
+    """Play an order once, with a record of which lines moved blocks. The frames are those of any other playback; the record is in
+    the responses."""
+    subject.records = True
+    try:
+        frames, refused = play(subject, contract, events)
+    finally:
+        subject.records = False
+    bare = [frame._replace(response=frame.response._replace(moves=(), called=())) for frame in frames]
+    return bare, [frame.response for frame in frames], refused
 
 
 def line_behind(finding: Finding, loops: bool, responses: Sequence[Response]) -> str | None:

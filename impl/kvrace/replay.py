@@ -11,10 +11,11 @@ from kvmodel.errors import KvraceError, shortened
 from kvmodel.events import Event
 from kvmodel.impossible import impossible
 from kvmodel.lockstep import Lockstep
-from kvmodel.playback import Frame, Refused, play
+from kvmodel.playback import Frame, Refused
 from kvmodel.port import Identity, Subject
 from kvmodel.progress import at_rest, next_if_left_alone
 from kvmodel.properties import Finding
+from kvrace.places import line_behind, play_recording
 from kvrace.subjects import SubjectChoice
 from kvrace.trace import NO_FINDING, RecordedTrace
 from kvrace.trace_states import JUDGED, states_json
@@ -37,7 +38,8 @@ EXIT_CODES: dict[Outcome, int] = {
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The outcome of one replay. ``finding`` is what the order breaks now; ``refused`` is the event that was not allowed.
+    """The outcome of one replay. ``finding`` is what the order breaks now; ``location`` is the line of
+    the scheduler's code behind that, ``refused`` the event that was not allowed.
 
     ``played`` has every frame; ``frames`` end with the state that shows the finding. ``events`` are those that were to be played,
     a part of the recorded ones with ``until``. ``departs`` is the number of the first event after which the state is not the
@@ -53,6 +55,7 @@ class Replay:
     played: tuple[Frame, ...]
     frames: tuple[Frame, ...]
     finding: Finding | None
+    location: str | None
     refused: Refused | None
     departs: int | None
 
@@ -85,10 +88,11 @@ def replay(recorded: RecordedTrace, choice: SubjectChoice, call_seconds: float, 
         )
     whole = len(events) == len(recorded.events)
     with watched(ending(choice.make, call_seconds)(scope), call_seconds) as subject:
-        frames, refused = play(subject, recorded.contract, events)
+        frames, responses, refused = play_recording(subject, recorded.contract, events)
         loops = whole and refused is None and recorded.loop is not None and _loops(subject, recorded, recorded.loop)
     outcome, shown = _judge(recorded, frames, refused, loops, whole)
     last = len(frames) if shown is None else shown[0] + 1
+    finding = shown[1] if shown else None
     return Replay(
         recorded,
         choice.spec,
@@ -98,7 +102,8 @@ def replay(recorded: RecordedTrace, choice: SubjectChoice, call_seconds: float, 
         events,
         tuple(frames),
         tuple(frames[:last]),
-        shown[1] if shown else None,
+        finding,
+        line_behind(finding, loops, responses[:last]) if finding else None,
         refused,
         _departs(recorded, frames[:last]),
     )

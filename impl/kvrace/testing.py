@@ -34,7 +34,6 @@ from hypothesis.strategies import SearchStrategy
 
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError, quoted
-from kvmodel.playback import play
 from kvmodel.port import Subject
 from kvmodel.profiles import PROFILES
 from kvmodel.properties import PROPERTY_NAMES
@@ -43,7 +42,7 @@ from kvmodel.stateful import Broken, TransferMachine
 from kvmodel.strategies import scopes
 from kvrace.check import Limits, check
 from kvrace.files import TraceFolder
-from kvrace.places import line_behind
+from kvrace.places import line_behind, play_recording
 from kvrace.render import terminal
 from kvrace.render.output import plain
 from kvrace.render.swimlane import Legend
@@ -253,15 +252,14 @@ def _summary(violation: Violation, replay: str) -> str:
 def _violation(broken: Broken) -> Violation:
     """The order as a violation. It is played once more, to find the line of code behind it."""
     finding, subject = broken.finding, broken.subject
-    subject.records = True
-    frames, _ = play(subject, broken.contract, [frame.event for frame in broken.frames if frame.event is not None])
-    subject.records = False
+    events = [frame.event for frame in broken.frames if frame.event is not None]
+    _, responses, _ = play_recording(subject, broken.contract, events)
     return Violation(
         finding.property,
         finding.blame,
         finding.shape,
         finding.message,
-        line_behind(finding, broken.loop_start is not None, [frame.response for frame in frames]),
+        line_behind(finding, broken.loop_start is not None, responses),
         subject.scope,
         subject.identity,
         broken.contract,

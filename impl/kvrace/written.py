@@ -77,7 +77,6 @@ def _place_of(items: list[Item], name: str) -> int:
 
 def _recorded_now(replay: Replay) -> RecordedTrace:
     finding, recorded = replay.finding, replay.recorded
-    crash = replay.frames[-1].response.crash
     loops = replay.outcome == "still failing" and recorded.loop is not None
     now = replace(
         recorded, kvrace=kvrace.__version__, spec=replay.spec, policy=replay.policy, identity=replay.identity, loop=None
@@ -90,6 +89,6 @@ def _recorded_now(replay: Replay) -> RecordedTrace:
         blame=finding.blame,
         shape=finding.shape,
         message=finding.message,
-        location=crash.location if crash else None,
+        location=replay.location,
         loop=recorded.loop if loops else None,
     )

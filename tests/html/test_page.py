@@ -230,7 +230,7 @@ def test_what_can_not_be_written_is_known_before_anything_is_explored(kvrace: An
 
 def test_standard_output_is_for_one_report(kvrace: Any) -> None:
     assert kvrace("check", *SEED, "--html", "-").error_line == (
-        "kvrace: --html: '-' is no file; only --json writes to standard output"
+        "kvrace: --html -: only --json is written to standard output; name a file"
     )
 
 

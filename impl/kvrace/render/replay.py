@@ -86,8 +86,8 @@ def _outcome(replay: Replay) -> Text:
     finding, refused, recorded = replay.finding, replay.refused, replay.recorded
     line = Text(f"{_SIGNS[replay.outcome]} {replay.outcome}", style=_STYLES[replay.outcome])
     if finding:
-        crash = replay.frames[-1].response.crash
-        where = f" (at {crash.location})" if crash and crash.location not in finding.message else ""
+        at = replay.location
+        where = f" (at {at})" if at and at not in finding.message else ""
         return line.append(f": {finding.property} ({finding.blame}): {finding.message}{where}", style="default")
     if replay.outcome == "nothing yet":
         played = f"the first {len(replay.events)} of {len(recorded.events)} events were played"

@@ -159,7 +159,7 @@ def _location(text: str) -> dict[str, Any]:
         return {"logicalLocations": [{"fullyQualifiedName": text}]}
     return {
         "physicalLocation": {"artifactLocation": _artifact(at.file), "region": {"startLine": max(1, at.line)}},
-        "logicalLocations": [{"name": at.function, "kind": "function"}],
+        "logicalLocations": [{"name": at.function, "kind": "type" if at.function[0].isupper() else "function"}],
     }
 
 
