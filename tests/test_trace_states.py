@@ -56,6 +56,7 @@ def test_so_are_those_of_vllm(tmp_path: Path, contract: str) -> None:
         _is_recorded(violation, tmp_path)
 
 
+@pytest.mark.slow
 def test_so_are_those_of_broken_pools(tmp_path: Path) -> None:
     """Negative counts, a block twice in the pool, hangs: whatever a fault shows can be recorded."""
     for mutant in MUTANTS:

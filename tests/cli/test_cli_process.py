@@ -131,6 +131,7 @@ def test_a_vllm_that_leaves_at_its_import(start: Any, tmp_path: Path, error: str
         assert "work here? The reference scheduler is checked instead." in " ".join(out.split())
 
 
+@pytest.mark.slow
 @pytest.mark.vllm
 def test_files_beside_the_users_module_take_the_place_of_nothing(start: Any) -> None:
     Path("vllm").mkdir()
@@ -195,6 +196,7 @@ def test_progress_is_shown_on_a_terminal_and_taken_away(start: Any) -> None:
     assert "\x1b" not in out
 
 
+@pytest.mark.slow
 @pytest.mark.vllm
 def test_a_constructor_that_hangs_is_not_waited_for(start: Any) -> None:
     Path("hanging.py").write_text(
@@ -214,6 +216,7 @@ def test_a_constructor_that_hangs_is_not_waited_for(start: Any) -> None:
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.vllm
 def test_a_call_that_hangs_is_reported_and_not_waited_for(start: Any) -> None:
     Path("hanging.py").write_text(

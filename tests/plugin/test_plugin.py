@@ -90,13 +90,14 @@ def test_a_failing_verdict_has_its_own_section_with_the_command_that_replays_it(
 
 
 def test_a_state_machine_reports_the_short_order_in_the_same_section(project: pytest.Pytester) -> None:
-    result = run(project, MACHINE)
+    result = run(project, MACHINE, "--kvrace-profile=ci")  # which plays the same orders every time
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*made short*", "*add A*", "*abort A*", "*= kvrace =*", "  kvrace replay *"])
     result.stdout.no_fnmatch_line("*Falsifying example*")
     result.stdout.no_fnmatch_line("*stateful.py*")
 
 
+@pytest.mark.slow
 def test_what_a_test_says_goes_before_its_marker_and_the_marker_before_the_command_line(
     project: pytest.Pytester,
 ) -> None:
@@ -116,12 +117,14 @@ def test_what_a_test_says_goes_before_its_marker_and_the_marker_before_the_comma
     run(project, test, *options).assert_outcomes(passed=2)
 
 
+@pytest.mark.slow
 def test_every_test_that_checks_has_the_marker(project: pytest.Pytester) -> None:
     both = HOLDS + "\ndef test_else(): pass\n"
     run(project, both, "-m", "kvrace").assert_outcomes(passed=1, deselected=1)
     run(project, both, "-m", "not kvrace").assert_outcomes(passed=1, deselected=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("test", "options", "words"),
     [
@@ -145,6 +148,7 @@ def test_what_cannot_be_is_said_in_one_line(
     (result.stderr if "invalid choice" in words else result.stdout).fnmatch_lines([words])
 
 
+@pytest.mark.slow
 def test_an_undecided_verdict_is_never_a_pass(project: pytest.Pytester) -> None:
     test = """
     def test_cut_short(kvrace_check):
@@ -158,6 +162,7 @@ def test_an_undecided_verdict_is_never_a_pass(project: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*incomplete: state limit*"])
 
 
+@pytest.mark.slow
 def test_the_profile_reaches_the_machines_also_in_workers(project: pytest.Pytester) -> None:
     test = MACHINE + '\ndef test_profile():\n    assert Orders.profile == "nightly"\n'
     for options in (), ("-n", "1"):

@@ -57,6 +57,7 @@ def _kept(pattern: str) -> list[RecordedTrace]:
     return found
 
 
+@pytest.mark.slow
 def test_the_exported_crash_fails_without_kvrace(bare: BareEnvironment, tmp_path: Path) -> None:
     order = COUNTEREXAMPLES / "vllm-sync-no-crash-save-reported.txt"
     assert run(["export", str(order), "--as", "pytest", "--output", str(tmp_path / "test_crash.py")]) == 0
