@@ -104,19 +104,22 @@ class Checked:
 
     def report(self) -> str:
         """The report of ``kvrace check``, in plain text. Writes the trace files that it names."""
+        return self._report(self._traces())
+
+    def _report(self, traces: dict[Violation, Path]) -> str:
         identities = list(dict.fromkeys(case.identity for case in self.result.cases))
-        shown = terminal.report(self.result, identities, self._traces(), _replay_command(self.choice), _WIDTH)
+        shown = terminal.report(self.result, identities, traces, _replay_command(self.choice), _WIDTH)
         return plain(shown, _WIDTH)
 
     def _traces(self) -> dict[Violation, Path]:
         return {found: _write(found, self.choice, self.trace_dir) for found in self.result.violations}
 
     def _error(self, head: str) -> VerdictError:
-        replay = _replay_command(self.choice)
-        summary = [_summary(found, replay.line(path)) for found, path in self._traces().items()]
+        traces, replay = self._traces(), _replay_command(self.choice)
+        summary = [_summary(found, replay.line(path)) for found, path in traces.items()]
         if not summary:
             summary = [f"incomplete: {self.result.stopped or 'not every case was exhausted'}"]
-        return VerdictError(f"{head}{self.report()}", summary)
+        return VerdictError(head + self._report(traces), summary)
 
 
 def check_scheduler(
@@ -178,7 +181,7 @@ class SchedulerMachine(TransferMachine):
 
     @classmethod
     def scopes_to_draw(cls) -> SearchStrategy[Scope]:
-        if "scopes" in {name for kind in cls.__mro__[: cls.__mro__.index(SchedulerMachine)] for name in vars(kind)}:
+        if cls.scopes is not None:
             return super().scopes_to_draw()
         choice = _choice(cls.scheduler)
         real = choice.spec != "reference"

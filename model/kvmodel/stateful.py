@@ -112,14 +112,15 @@ class TransferMachine(RuleBasedStateMachine):
     """World and subject under random events. Subclass it and say what is tested:
 
     ``open_subject``: makes the subject for a scope, as a context manager that is left when it is needed no more; ``scopes``: one
-    scope, or the strategy from which each run draws one; ``contract``, ``properties``: as for a check; ``coverage``: counts what
-    all runs have seen; ``profile``: how long to go on (:data:`kvmodel.profiles.PROFILES`). Rules and invariants may be added:
-    ``self.node`` is the state, ``self.play`` plays an event.
+    scope, or the strategy from which each run draws one (None: :func:`kvmodel.strategies.scopes`); ``contract``, ``properties``:
+    as for a check; ``coverage``: counts what all runs have seen; ``profile``: how long to go on
+    (:data:`kvmodel.profiles.PROFILES`). Rules and invariants may be added: ``self.node`` is the state, ``self.play`` plays an
+    event.
     """
 
     contract: ClassVar[Contract] = Contract()
     properties: ClassVar[tuple[str, ...]] = PROPERTY_NAMES
-    scopes: ClassVar[SearchStrategy[Scope] | Scope] = scopes()
+    scopes: ClassVar[SearchStrategy[Scope] | Scope | None] = None
     coverage: ClassVar[Coverage | None] = None
     profile: ClassVar[str] = "dev"
     TestCase = _TestCase()  # type: ignore[assignment]
@@ -136,6 +137,8 @@ class TransferMachine(RuleBasedStateMachine):
     @classmethod
     def scopes_to_draw(cls) -> SearchStrategy[Scope]:
         """Where each run takes its scope from."""
+        if cls.scopes is None:
+            return scopes()
         return st.just(cls.scopes) if isinstance(cls.scopes, Scope) else cls.scopes
 
     @classmethod

@@ -20,7 +20,7 @@ from kvmodel.strategies import scopes
 from kvrace.check import check
 from kvrace.reference.mutants import MUTANTS
 from kvrace.reference.subject import ReferenceSubject
-from tests.stateful.helpers import FROM_NOTHING, REFERENCE_SCOPES, reference, vllm
+from tests.stateful.helpers import FROM_NOTHING, REFERENCE_SCOPES, STEPS, reference, vllm
 
 TO_THE_CRASH = ["add A", "schedule", "abort A", "update load:A save:A"]
 TO_THE_USE_AFTER_FREE = (
@@ -87,13 +87,13 @@ def test_ten_thousand_steps_on_vllm_where_the_explorer_says_that_everything_hold
     for scope in both_schedulers(Scope(("load", "save"))):
         explored = check(vllm, [scope], Contract())
         assert explored.verdict == "holds"
-        seen = silent(vllm, scope, 5_000)
+        seen = silent(vllm, scope, STEPS // 2)
         assert seen.pairs <= explored.transitions
 
 
 @pytest.mark.slow
 def test_ten_thousand_steps_in_scopes_beyond_exhaustion_are_silent_and_reach_every_situation() -> None:
-    seen = silent(partial(reference, "wait_for_all"), REFERENCE_SCOPES, 10_000)
+    seen = silent(partial(reference, "wait_for_all"), REFERENCE_SCOPES, STEPS)
     assert seen.missing == ()
 
 
@@ -101,7 +101,7 @@ def test_ten_thousand_steps_in_scopes_beyond_exhaustion_are_silent_and_reach_eve
 @pytest.mark.vllm
 def test_ten_thousand_steps_on_vllm_with_every_vocabulary_are_silent_under_the_contract_single() -> None:
     """Under ``single`` the explorer finds nothing in any named scope. What that contract rules out is all that is not reached."""
-    seen = silent(vllm, scopes(), 10_000, "single")
+    seen = silent(vllm, scopes(), STEPS, "single")
     assert seen.missing == ("load-and-save",)
 
 
