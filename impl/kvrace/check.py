@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kvmodel.contract import Contract
-from kvmodel.errors import KvraceError
+from kvmodel.errors import KvraceError, quoted
 from kvmodel.events import Event
 from kvmodel.explorer import Edge, explore
 from kvmodel.lockstep import Lockstep, Node
@@ -36,6 +36,35 @@ class Limits:
     deadline: float | None = None
     max_states: int | None = None
     call_seconds: float = 10.0
+
+    @classmethod
+    def of(
+        cls,
+        time_limit: float | None,
+        max_states: int | None,
+        call_timeout: float,
+        named: Callable[[str], str] = lambda name: name,
+    ) -> Limits:
+        """Limits from now on, in seconds. Raises KvraceError for a number that is none; ``named`` is what the user calls it."""
+        if time_limit is not None and not 0 < time_limit < float("inf"):
+            raise KvraceError(f"{named('time_limit')} {time_limit:g}: must be more than 0 seconds")
+        if max_states is not None and max_states < 1:
+            raise KvraceError(f"{named('max_states')} {max_states}: must be 1 or more")
+        if not 0 < call_timeout < float("inf"):
+            raise KvraceError(f"{named('call_timeout')} {call_timeout:g}: must be more than 0 seconds")
+        return cls(None if time_limit is None else time.monotonic() + time_limit, max_states, call_timeout)
+
+
+def chosen_properties(given: Sequence[str] | None) -> tuple[str, ...]:
+    """The properties with these names, in the usual order; all of them for None. Raises KvraceError for an unknown name."""
+    if given is None:
+        return PROPERTY_NAMES
+    if not given:
+        raise KvraceError("there is nothing to check: no property was given")
+    for name in given:
+        if name not in PROPERTY_NAMES:
+            raise KvraceError(f"unknown property {quoted(name)}: use one of {', '.join(PROPERTY_NAMES)}")
+    return tuple(name for name in PROPERTY_NAMES if name in given)
 
 
 _SAMPLES = 12

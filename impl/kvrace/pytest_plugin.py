@@ -47,9 +47,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "kvrace(scope=..., contract=..., ...): arguments of kvrace_check for this test, as of kvrace.testing.check_scheduler; "
         "every test that uses kvrace_check has the marker",
     )
-    profile = config.getoption("--kvrace-profile")
-    if profile:
-        os.environ["KVRACE_PROFILE"] = profile
+    for option, variable in (("--kvrace-profile", "KVRACE_PROFILE"), ("--kvrace-trace-dir", "KVRACE_TRACE_DIR")):
+        if config.getoption(option):
+            os.environ[variable] = config.getoption(option)
 
 
 def pytest_report_header() -> str:
@@ -78,6 +78,7 @@ def kvrace_check(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
     An argument of the call goes before the marker, the marker before the command line.
     """
+    from kvmodel.errors import KvraceError
     from kvrace.testing import check_scheduler
 
     option = request.config.getoption
@@ -85,7 +86,6 @@ def kvrace_check(request: pytest.FixtureRequest) -> Callable[..., Any]:
         "scope": option("--kvrace-scope") or _SCOPE,
         "contract": option("--kvrace-contract") or _CONTRACT,
         "time_limit": option("--kvrace-time-limit"),
-        "trace_dir": option("--kvrace-trace-dir") or request.config.rootpath / "kvrace-traces",
     }
     if option("--kvrace-subject"):
         given["scheduler"] = option("--kvrace-subject")
@@ -97,10 +97,13 @@ def kvrace_check(request: pytest.FixtureRequest) -> Callable[..., Any]:
             pytest.fail(f"the marker kvrace takes {what}: use {', '.join(_MARKED)}", pytrace=False)
         given.update(marker.kwargs)
 
-    def checked(*scheduler: type | str, **arguments: Any) -> Any:
-        if scheduler:
-            arguments["scheduler"] = scheduler[0]
-        return check_scheduler(**{**given, **arguments})
+    def checked(scheduler: type | str | None = None, **arguments: Any) -> Any:
+        if scheduler is not None:
+            arguments["scheduler"] = scheduler
+        try:
+            return check_scheduler(**{**given, **arguments})
+        except KvraceError as error:
+            pytest.fail(str(error), pytrace=False)
 
     return checked
 

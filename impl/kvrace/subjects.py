@@ -12,6 +12,7 @@ import re
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
@@ -173,7 +174,8 @@ def _load_vllm(importing: Callable[[bool], None]) -> Any:
 
     importing(True)
     try:
-        with _quiet():
+        with _quiet(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what vLLM imports; a test run may have made errors of warnings
             return load_api()
     except (Exception, KeyboardInterrupt):
         raise

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import os
 import shlex
-import time
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,14 +33,13 @@ from typing import Any, ClassVar
 from hypothesis.strategies import SearchStrategy
 
 from kvmodel.contract import Contract
-from kvmodel.errors import KvraceError, quoted
+from kvmodel.errors import KvraceError
 from kvmodel.port import Subject
 from kvmodel.profiles import PROFILES
-from kvmodel.properties import PROPERTY_NAMES
 from kvmodel.scope import Scope, named_scope
 from kvmodel.stateful import Broken, TransferMachine
 from kvmodel.strategies import scopes
-from kvrace.check import Limits, check
+from kvrace.check import Limits, check, chosen_properties
 from kvrace.files import TraceFolder
 from kvrace.places import line_behind, play_recording
 from kvrace.render import terminal
@@ -55,6 +54,8 @@ __all__ = ["Checked", "SchedulerMachine", "VerdictError", "check_scheduler", "sc
 
 PROFILE_VARIABLE = "KVRACE_PROFILE"
 """The environment variable that chooses how long random orders go on; pytest's option ``--kvrace-profile`` sets it."""
+TRACES_VARIABLE = "KVRACE_TRACE_DIR"
+"""The environment variable that names the folder for orders; pytest's option ``--kvrace-trace-dir`` sets it."""
 TRACE_FOLDER = "kvrace-traces"
 _WIDTH = 100
 
@@ -73,6 +74,7 @@ class Checked:
 
     result: CheckResult
     choice: SubjectChoice
+    scheduler: type | str
     trace_dir: Path
 
     @property
@@ -94,9 +96,7 @@ class Checked:
     def assert_violated(self, *properties: str) -> None:
         """Exactly these properties are violated, and the scope is exhausted. Raises VerdictError."""
         __tracebackhide__ = True
-        for name in properties:
-            if name not in PROPERTY_NAMES:
-                raise KvraceError(f"unknown property {quoted(name)}: use one of {', '.join(PROPERTY_NAMES)}")
+        chosen_properties(properties or None)
         violated = {name for name, verdict in self.result.verdicts.items() if verdict == "violated"}
         if violated != set(properties) or not self.result.complete:
             wanted = ", ".join(properties) or "nothing"
@@ -108,14 +108,14 @@ class Checked:
 
     def _report(self, traces: dict[Violation, Path]) -> str:
         identities = list(dict.fromkeys(case.identity for case in self.result.cases))
-        shown = terminal.report(self.result, identities, traces, _replay_command(self.choice), _WIDTH)
+        shown = terminal.report(self.result, identities, traces, _replay_command(self.choice, self.scheduler), _WIDTH)
         return plain(shown, _WIDTH)
 
     def _traces(self) -> dict[Violation, Path]:
         return {found: _write(found, self.choice, self.trace_dir) for found in self.result.violations}
 
     def _error(self, head: str) -> VerdictError:
-        traces, replay = self._traces(), _replay_command(self.choice)
+        traces, replay = self._traces(), _replay_command(self.choice, self.scheduler)
         summary = [_summary(found, replay.line(path)) for found, path in traces.items()]
         if not summary:
             summary = [f"incomplete: {self.result.stopped or 'not every case was exhausted'}"]
@@ -127,82 +127,88 @@ def check_scheduler(
     *,
     scope: str | Scope | Sequence[Scope] = "small",
     contract: str | Contract = "exactly-once",
-    properties: Sequence[str] = PROPERTY_NAMES,
+    properties: str | Sequence[str] | None = None,
     time_limit: float | None = None,
     max_states: int | None = None,
     call_timeout: float = 10.0,
-    trace_dir: str | Path = TRACE_FOLDER,
+    trace_dir: str | Path | None = None,
 ) -> Checked:
     """Exhaust a scope on a scheduler, as ``kvrace check`` does.
 
     ``scheduler``: a subclass of vLLM's Scheduler, or what ``--subject`` takes (``vllm``, ``reference``, ``module:Class``).
-    ``scope``: a name, or scopes of one's own; a class plays those for its kind, sync or async. Times are in seconds. Raises
-    KvraceError for what cannot be checked.
+    ``scope``: a name, or scopes of one's own; a class plays those for its kind, sync or async. ``properties``: all without it.
+    Times are in seconds. ``trace_dir``: by default what ``KVRACE_TRACE_DIR`` says, else ``kvrace-traces`` in the current folder.
+    Raises KvraceError for what cannot be checked.
     """
+    named = [properties] if isinstance(properties, str) else properties
+    wanted = chosen_properties(None if named is None else list(named))
+    limits = Limits.of(time_limit, max_states, call_timeout)
+    asked = _scopes(scope)
     choice = _choice(scheduler)
-    cases = choice.cases(_scopes(scope), None)
-    if not cases:
+    cases = choice.cases(asked, None)
+    if asked and not cases:
         raise KvraceError(f"{choice.spec} plays {choice.schedulings[0]} scheduling only, and no scope is for that")
-    unknown = [name for name in properties if name not in PROPERTY_NAMES]
-    if unknown:
-        raise KvraceError(f"unknown property {quoted(unknown[0])}: use one of {', '.join(PROPERTY_NAMES)}")
-    deadline = None if time_limit is None else time.monotonic() + time_limit
     result = check(
         ending(choice.make, call_timeout),
         cases,
         _contract(contract),
         scope_name=scope if isinstance(scope, str) else "flags",
-        properties=properties,
-        limits=Limits(deadline, max_states, call_timeout),
+        properties=wanted,
+        limits=limits,
     )
-    return Checked(result, choice, Path(trace_dir).absolute())
+    return Checked(result, choice, scheduler, _folder(trace_dir))
 
 
 class SchedulerMachine(TransferMachine):
     """Random orders on a scheduler: a Hypothesis state machine to subclass.
 
-    ``scheduler``: as for :func:`check_scheduler`; ``scopes``: a strategy, or one Scope (default: mixed ones of up to six
-    requests, :func:`scopes`); ``contract``, ``properties``, ``coverage``: as in :class:`kvmodel.stateful.TransferMachine`;
-    ``profile``: ``dev``, ``ci`` or ``nightly``, by default what ``KVRACE_PROFILE`` says, or ``ci`` where ``CI`` is set.
+    ``scheduler``, ``trace_dir``, ``call_timeout``: as for :func:`check_scheduler`; ``scopes``: a strategy, one Scope or several
+    (default: mixed ones of up to six requests, :func:`scopes`), changed where needed to what the scheduler can play;
+    ``contract``, ``properties``, ``coverage``: as in :class:`kvmodel.stateful.TransferMachine`; ``profile``: ``dev``, ``ci`` or
+    ``nightly``, by default what ``KVRACE_PROFILE`` says, or ``ci`` where ``CI`` is set.
 
     ``TestCase`` is for unittest and pytest; ``run()`` runs it inside a test function. What breaks a property is shortened, written
     as a trace file, and raised as VerdictError.
     """
 
     scheduler: ClassVar[type | str] = "vllm"
-    trace_dir: ClassVar[str] = TRACE_FOLDER
+    trace_dir: ClassVar[str | None] = None
     call_timeout: ClassVar[float] = 10.0
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.contract = _contract(cls.contract)
-        if "profile" not in vars(cls):
-            cls.profile = chosen_profile()
+
+    @classmethod
+    def default_profile(cls) -> str:
+        return chosen_profile()
 
     @classmethod
     def scopes_to_draw(cls) -> SearchStrategy[Scope]:
-        if cls.scopes is not None:
-            return super().scopes_to_draw()
         choice = _choice(cls.scheduler)
-        real = choice.spec != "reference"
-        return scopes(schedulings=choice.schedulings, token_budgets=real, priorities=real)
+
+        def playable(scope: Scope) -> Scope:
+            if scope.scheduling not in choice.schedulings:
+                scope = replace(scope, scheduling=choice.schedulings[0])
+            return replace(scope, token_budget=0, priorities=()) if choice.spec == "reference" else scope
+
+        return super().scopes_to_draw().map(playable)
 
     @classmethod
     @contextmanager
     def open_subject(cls, scope: Scope) -> Iterator[Subject]:
         choice = _choice(cls.scheduler)
         if scope.scheduling not in choice.schedulings:
-            only = choice.schedulings[0]
-            raise KvraceError(f"{choice.spec} plays {only} scheduling only; use scopes(schedulings=('{only}',))")
-        with watched(_subject(cls.scheduler, scope), cls.call_timeout) as subject:
+            raise KvraceError(f"{choice.spec} plays {choice.schedulings[0]} scheduling only")
+        with watched(choice.make(scope), cls.call_timeout) as subject:
             yield subject
 
     @classmethod
     def failure(cls, broken: Broken) -> AssertionError:
         choice = _choice(cls.scheduler)
         violation = _violation(broken)
-        trace = _write(violation, choice, Path(cls.trace_dir).absolute())
-        replay = _replay_command(choice)
+        trace = _write(violation, choice, _folder(cls.trace_dir))
+        replay = _replay_command(choice, cls.scheduler)
         shown = terminal.finding(violation, "", trace, replay, _WIDTH, Legend())
         head = f"a random order breaks {violation.property}, and was made short:\n\n"
         return VerdictError(head + plain(shown, _WIDTH), [_summary(violation, replay.line(trace))])
@@ -221,10 +227,8 @@ def _choice(scheduler: type | str) -> SubjectChoice:
     return choose_subject(scheduler, None) if isinstance(scheduler, str) else choose_class(scheduler)
 
 
-@cache
-def _subject(scheduler: type | str, scope: Scope) -> Subject:
-    """Made once for each scope: a random run begins with a fresh scheduler anyway."""
-    return _choice(scheduler).make(scope)
+def _folder(trace_dir: str | Path | None) -> Path:
+    return Path(trace_dir or os.environ.get(TRACES_VARIABLE) or TRACE_FOLDER).absolute()
 
 
 def _contract(contract: str | Contract) -> Contract:
@@ -237,9 +241,20 @@ def _scopes(scope: str | Scope | Sequence[Scope]) -> Sequence[Scope]:
     return [scope] if isinstance(scope, Scope) else scope
 
 
-def _replay_command(choice: SubjectChoice) -> terminal.ReplayCommand:
-    stock = choice.spec in ("vllm", "reference")
-    return terminal.ReplayCommand(option="" if stock else f"--subject {shlex.quote(choice.spec)}")
+def _replay_command(choice: SubjectChoice, scheduler: type | str) -> terminal.ReplayCommand:
+    """The command as it can be pasted in the current folder: a class in a test file is found there only if its folder is named."""
+    if isinstance(scheduler, str):
+        stock = choice.spec in ("vllm", "reference")
+        return terminal.ReplayCommand(option="" if stock else f"--subject {shlex.quote(choice.spec)}")
+    if "<locals>" in choice.spec or scheduler.__module__ == "__main__":
+        return terminal.ReplayCommand(instead="no command can name this class; define it at the top of a module")
+    program = "kvrace"
+    file = getattr(sys.modules.get(scheduler.__module__), "__file__", None)
+    if file is not None:
+        folder = Path(file).absolute().parents[scheduler.__module__.count(".") + (Path(file).name == "__init__.py")]
+        if folder != Path.cwd() and "site-packages" not in folder.parts:
+            program = f"PYTHONPATH={shlex.quote(os.path.relpath(folder))} kvrace"
+    return terminal.ReplayCommand(program, f"--subject {shlex.quote(choice.spec)}")
 
 
 def _write(violation: Violation, choice: SubjectChoice, folder: Path) -> Path:

@@ -139,17 +139,46 @@ def _alarm(what: str, limit_seconds: float) -> Iterator[None]:
     if not _can_watch():
         yield
         return
-    previous = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, limit_seconds, limit_seconds)
+    with _timer(give_up, limit_seconds):
+        try:
+            yield
+        except BaseException as error:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            _raise_clearly(what, error, limit_seconds)
+            raise
+
+
+@contextmanager
+def _timer(handler: Callable[[int, FrameType | None], None], seconds: float) -> Iterator[None]:
+    """Call ``handler`` every so many seconds; afterwards the timer of whoever was before goes on."""
+    previous = signal.signal(signal.SIGALRM, handler)
+    running = signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
     try:
         yield
-    except BaseException as error:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        _raise_clearly(what, error, limit_seconds)
-        raise
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_REAL, *running)
         signal.signal(signal.SIGALRM, previous)
+
+
+class _Watch:
+    """What the timer has seen of one subject: which call ran at the last tick, and for how long it has."""
+
+    def __init__(self, subject: WatchedSubject, limit_seconds: float) -> None:
+        self.subject, self.limit_seconds = subject, limit_seconds
+        self.same_call: int | None = None
+        self.waited = 0.0
+
+    def tick(self) -> None:
+        running = self.subject.running_call
+        self.waited = self.waited + _TICK_SECONDS if running is not None and running == self.same_call else 0.0
+        self.same_call = running
+        if self.waited >= self.limit_seconds:
+            self.same_call, self.waited = None, 0.0
+            raise SubjectHang(f"the call did not come back within {self.limit_seconds:g} s")
+
+
+_WATCHES: list[_Watch] = []
+"""One timer watches all subjects that are open: several may be, and any of them may be called."""
 
 
 @contextmanager
@@ -163,21 +192,15 @@ def watched(subject: Subject, limit_seconds: float) -> Iterator[WatchedSubject]:
     if not _can_watch():
         yield watching
         return
-    same_call, waited = None, 0.0
-
-    def look(_number: int, _frame: FrameType | None) -> None:
-        nonlocal same_call, waited
-        running = watching.running_call
-        waited = waited + _TICK_SECONDS if running is not None and running == same_call else 0.0
-        same_call = running
-        if waited >= limit_seconds:
-            same_call, waited = None, 0.0
-            raise SubjectHang(f"the call did not come back within {limit_seconds:g} s")
-
-    previous = signal.signal(signal.SIGALRM, look)
-    signal.setitimer(signal.ITIMER_REAL, _TICK_SECONDS, _TICK_SECONDS)
+    watch = _Watch(watching, limit_seconds)
+    _WATCHES.append(watch)
     try:
-        yield watching
+        with _timer(_tick_all, _TICK_SECONDS):
+            yield watching
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
+        _WATCHES.remove(watch)
+
+
+def _tick_all(_number: int, _frame: FrameType | None) -> None:
+    for watch in list(_WATCHES):
+        watch.tick()

@@ -5,21 +5,40 @@ Nothing is registered with Hypothesis, whose profiles belong to the user's proje
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, Phase, settings
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, Verbosity, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
 from kvmodel.errors import KvraceError, quoted
 
-_COMMON = {
-    # Orders are made short by kvmodel.reduce, which knows what an event is.
-    "phases": (Phase.explicit, Phase.reuse, Phase.generate),
-    # How long a step takes is the scheduler's and the machine's business; kvrace has a watchdog for calls that hang.
-    "deadline": None,
-    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-}
+_DATABASE = DirectoryBasedExampleDatabase(Path(".hypothesis", "examples"))
+"""Where Hypothesis itself keeps what failed."""
+
+
+def _profile(max_examples: int, steps: int, *, same_every_time: bool = False) -> settings:
+    """Every setting is given: else the user's default profile, or the one that Hypothesis takes in CI, would decide it."""
+    return settings(
+        max_examples=max_examples,
+        stateful_step_count=steps,
+        derandomize=same_every_time,
+        database=None if same_every_time else _DATABASE,
+        # Orders are made short by kvmodel.reduce, which knows what an event is.
+        phases=(Phase.explicit, Phase.reuse, Phase.generate),
+        # How long a step takes is the scheduler's and the machine's business; kvrace has a watchdog for calls that hang.
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+        print_blob=False,
+        verbosity=Verbosity.normal,
+        backend="hypothesis",
+    )
+
+
 PROFILES: dict[str, settings] = {
-    "dev": settings(max_examples=60, stateful_step_count=30, **_COMMON),  # type: ignore[arg-type]
-    "ci": settings(max_examples=400, stateful_step_count=50, derandomize=True, print_blob=True, **_COMMON),  # type: ignore[arg-type]
-    "nightly": settings(max_examples=10_000, stateful_step_count=80, print_blob=True, **_COMMON),  # type: ignore[arg-type]
+    "dev": _profile(60, 30),
+    "ci": _profile(400, 50, same_every_time=True),
+    "nightly": _profile(10_000, 80),
 }
 """``dev``: seconds, random, and what failed is kept in Hypothesis' example database and tried first. ``ci``: the same runs every
 time. ``nightly``: hours, random, with the database."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError
-from kvmodel.events import Event, Schedule, Update
+from kvmodel.events import Add, Event, Schedule, Update
 from kvmodel.lockstep import Lockstep, Node
 from kvmodel.playback import Frame, frame_of
 from kvmodel.port import Subject
@@ -62,13 +62,13 @@ class _Reducer:
             node = walk.successor(node, event)
             frames.append(frame_of(event, node))
             for finding in node.findings:
-                if finding.signature == self.signature:
+                if self._same(finding):
                     return Reduced(subject, _order(frames), tuple(frames), finding)
         return self._loop(subject, walk, node, frames)
 
     def _loop(self, subject: Subject, walk: Lockstep, node: Node, frames: list[Frame]) -> Reduced | None:
         """A loop shows only when the order is over."""
-        if self.signature != never_at_rest_finding(walk, node).signature:
+        if not self._same(never_at_rest_finding(walk, node)):
             return None
         steps, loop = leave_alone(walk, node)
         if loop is None:
@@ -76,6 +76,14 @@ class _Reducer:
         alone = [frame_of(event, reached) for event, reached in steps]
         finding = never_at_rest_finding(walk, steps[-1][1])
         return Reduced(subject, _order(frames), (*frames, *alone), finding, len(frames) - 1 + loop)
+
+    def _same(self, finding: Finding) -> bool:
+        """Also without what blamed the connector: from then on it has to stay the scheduler's."""
+        rule, blame, shape = finding.signature
+        same = (rule, shape) == (self.signature[0], self.signature[2]) and blame in ("scheduler", self.signature[1])
+        if same:
+            self.signature = finding.signature
+        return same
 
     def shorter(self, best: Reduced) -> Reduced:
         """Take out events, first many at a time, then one by one; then reports and stops out of updates."""
@@ -90,7 +98,7 @@ class _Reducer:
                     start += size
             size //= 2
         for index in range(len(best.events)):
-            for plainer in _plainer_updates(best.events[index] if index < len(best.events) else None):
+            for plainer in _plainer_events(best.events[index] if index < len(best.events) else None):
                 events = best.events
                 best = self.attempt(best.subject, [*events[:index], plainer, *events[index + 1 :]]) or best
         return best
@@ -101,7 +109,11 @@ class _Reducer:
             if self.attempts >= ATTEMPTS_MAX:
                 return None
             events = [event for event in map(rename, best.events) if event is not None]
-            if found := self.attempt(self.make_subject(scope), events):
+            try:
+                subject = self.make_subject(scope)
+            except KvraceError:  # a scope that this subject cannot play
+                continue
+            if found := self.attempt(subject, events):
                 return found
         return None
 
@@ -110,7 +122,10 @@ def _order(frames: Sequence[Frame]) -> tuple[Event, ...]:
     return tuple(frame.event for frame in frames if frame.event is not None)
 
 
-def _plainer_updates(event: Event | None) -> Iterator[Update]:
+def _plainer_events(event: Event | None) -> Iterator[Event]:
+    """The event with one report or stop less, or without what only a weaker contract allows."""
+    if isinstance(event, Add) and not event.claims:
+        yield Add(event.request)
     if isinstance(event, Update):
         for report in event.reports:
             yield replace(event, reports=tuple(other for other in event.reports if other != report))

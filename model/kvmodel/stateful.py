@@ -8,8 +8,9 @@ example database, and is made short by :mod:`kvmodel.reduce`.
 
 from __future__ import annotations
 
+import sys
 import unittest
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import ClassVar, NamedTuple
 
@@ -21,6 +22,7 @@ from hypothesis.strategies import SearchStrategy
 
 from kvmodel.contract import Contract
 from kvmodel.coverage import Coverage
+from kvmodel.errors import KvraceError, quoted
 from kvmodel.events import Abort, Add, Event, Lose, Report, Schedule, TransferEnds, Update
 from kvmodel.lockstep import Lockstep, Node
 from kvmodel.playback import Frame, frame_of
@@ -29,7 +31,7 @@ from kvmodel.profiles import profile
 from kvmodel.properties import PROPERTY_NAMES, Finding
 from kvmodel.reduce import reduce
 from kvmodel.rest import leave_alone, never_at_rest_finding
-from kvmodel.rules import fit_one_output, other_than_updates, possible_reports, stoppable, update_allowed
+from kvmodel.rules import fit_one_output, other_than_updates, possible_reports, refusal, stoppable, update_allowed
 from kvmodel.scope import Scope
 from kvmodel.strategies import scopes
 
@@ -112,17 +114,17 @@ class TransferMachine(RuleBasedStateMachine):
     """World and subject under random events. Subclass it and say what is tested:
 
     ``open_subject``: makes the subject for a scope, as a context manager that is left when it is needed no more; ``scopes``: one
-    scope, or the strategy from which each run draws one (None: :func:`kvmodel.strategies.scopes`); ``contract``, ``properties``:
-    as for a check; ``coverage``: counts what all runs have seen; ``profile``: how long to go on
-    (:data:`kvmodel.profiles.PROFILES`). Rules and invariants may be added: ``self.node`` is the state, ``self.play`` plays an
+    scope, several, or a strategy for the scope of each run (None: :func:`kvmodel.strategies.scopes`); ``contract``, ``properties``:
+    as for a check; ``coverage``: counts what all runs have seen; ``profile``: how long to go on (None: ``dev``;
+    :data:`kvmodel.profiles.PROFILES`). Rules and invariants may be added: ``self.node`` is the state, ``self.play`` plays an
     event.
     """
 
     contract: ClassVar[Contract] = Contract()
     properties: ClassVar[tuple[str, ...]] = PROPERTY_NAMES
-    scopes: ClassVar[SearchStrategy[Scope] | Scope | None] = None
+    scopes: ClassVar[SearchStrategy[Scope] | Scope | Sequence[Scope] | None] = None
     coverage: ClassVar[Coverage | None] = None
-    profile: ClassVar[str] = "dev"
+    profile: ClassVar[str | None] = None
     TestCase = _TestCase()  # type: ignore[assignment]
 
     scope: Scope
@@ -135,11 +137,18 @@ class TransferMachine(RuleBasedStateMachine):
         raise NotImplementedError
 
     @classmethod
+    def default_profile(cls) -> str:
+        """The profile of a machine that has none of its own."""
+        return "dev"
+
+    @classmethod
     def scopes_to_draw(cls) -> SearchStrategy[Scope]:
         """Where each run takes its scope from."""
         if cls.scopes is None:
             return scopes()
-        return st.just(cls.scopes) if isinstance(cls.scopes, Scope) else cls.scopes
+        if isinstance(cls.scopes, SearchStrategy):
+            return cls.scopes
+        return st.sampled_from([cls.scopes] if isinstance(cls.scopes, Scope) else cls.scopes)
 
     @classmethod
     def failure(cls, broken: Broken) -> AssertionError:
@@ -150,10 +159,15 @@ class TransferMachine(RuleBasedStateMachine):
     def run(cls, how_long: settings | None = None) -> None:
         """Run as a test: raises what :meth:`failure` gives for the first property that breaks, shown by a short order."""
         __tracebackhide__ = True  # of a failing test only the order is of interest
+        if not cls.properties or set(cls.properties) - set(PROPERTY_NAMES):
+            wrong = next((name for name in cls.properties if name not in PROPERTY_NAMES), "")
+            raise KvraceError(f"unknown property {quoted(wrong)}: use one of {', '.join(PROPERTY_NAMES)}")
+        settings_in_force = how_long or profile(cls.profile or cls.default_profile())
         try:
-            run_state_machine_as_test(cls, settings=how_long or profile(cls.profile))
+            run_state_machine_as_test(cls, settings=settings_in_force)
         except PropertyBroken as error:
-            failure = cls.failure(cls._shortened(error.broken))
+            with ExitStack() as opened:
+                failure = cls.failure(cls._shortened(error.broken, opened))
         except Flaky as error:  # Hypothesis plays what failed once more
             failure = AssertionError(f"the subject does not behave the same twice: {_first(error)}")
         else:
@@ -161,14 +175,14 @@ class TransferMachine(RuleBasedStateMachine):
         raise failure
 
     @classmethod
-    def _shortened(cls, broken: Broken) -> Broken:
-        with ExitStack() as opened:
-            events = [frame.event for frame in broken.frames if frame.event is not None]
+    def _shortened(cls, broken: Broken, opened: ExitStack) -> Broken:
+        """Subjects that are made for it stay open as long as ``opened``."""
+        events = [frame.event for frame in broken.frames if frame.event is not None]
 
-            def make(scope: Scope) -> Subject:
-                return opened.enter_context(cls.open_subject(scope))
+        def make(scope: Scope) -> Subject:
+            return opened.enter_context(cls.open_subject(scope))
 
-            short = reduce(make, broken.contract, make(broken.subject.scope), events, broken.finding)
+        short = reduce(make, broken.contract, make(broken.subject.scope), events, broken.finding)
         if short is None:
             raise AssertionError(f"the subject does not behave the same twice: {broken}")
         return Broken(short.finding, short.subject, broken.contract, short.frames, short.loop_start)
@@ -176,7 +190,8 @@ class TransferMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._opened = ExitStack()
-        self._begun = self._failed = False
+        self._begun = False
+        self._before = sys.exc_info()[1]
 
     @initialize(
         scope=st.runner().flatmap(lambda machine: machine.scopes_to_draw()), reporting=st.sampled_from(REPORTING)
@@ -244,12 +259,16 @@ class TransferMachine(RuleBasedStateMachine):
         self._fresh_scheduler()
 
     def play(self, event: Event) -> None:
-        """Play one event and judge it. Raises PropertyBroken."""
+        """Play one event and judge it. Raises PropertyBroken, and KvraceError for an event that is not allowed here."""
+        state = (self.node.world, self.scope, self.contract, self.node.observation.pending)
+        guard = "the scheduler has crashed" if self.node.crashed else refusal(*state, event)
+        if guard is not None:
+            raise KvraceError(f"'{event}' is not allowed here: {guard}")
         self._reach(event, self._lockstep.successor(self.node, event))
 
     def teardown(self) -> None:
         try:
-            if self._begun and not self._failed:
+            if self._begun and sys.exc_info()[1] is self._before:  # not on the way out of a run that has failed
                 self._leave_alone()
         finally:
             self._opened.close()
@@ -264,7 +283,6 @@ class TransferMachine(RuleBasedStateMachine):
             self._fail(never_at_rest_finding(self._lockstep, self.node), before + loop)
 
     def _fail(self, finding: Finding, loop_start: int | None = None) -> None:
-        self._failed = True
         raise PropertyBroken(Broken(finding, self.subject, self.contract, tuple(self._frames), loop_start))
 
 

@@ -12,8 +12,11 @@ import pytest
 from rich.text import Text
 
 from kvmodel.errors import KvraceError
+from kvmodel.events import Schedule
+from kvmodel.port import SubjectHang
 from kvmodel.scope import Scope
 from kvrace.cli.program import program
+from kvrace.reference.subject import ReferenceSubject
 from kvrace.render.output import Output
 from kvrace.watchdog import ending, watched
 
@@ -105,3 +108,21 @@ def test_the_printed_command_can_be_pasted(tmp_path: Path, monkeypatch: pytest.M
     assert program() == "kvrace"
     monkeypatch.setattr(sys, "argv", ["/somewhere/kvrace/__main__.py"])
     assert program().endswith(" -m kvrace")
+
+
+def test_of_several_open_subjects_each_is_watched() -> None:
+    """The outer one also after an inner one was opened and closed."""
+
+    class Hangs(ReferenceSubject):
+        def apply(self, event: Any, script: Any) -> Any:
+            while True:
+                pass
+
+    scope = Scope(("local",))
+    with watched(Hangs(scope), 0.5) as outer:
+        with watched(ReferenceSubject(scope), 0.5) as inner:
+            inner.start()
+            with pytest.raises(SubjectHang):
+                outer.apply(Schedule(), {})
+        with pytest.raises(SubjectHang):
+            outer.apply(Schedule(), {})

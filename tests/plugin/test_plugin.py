@@ -22,6 +22,23 @@ import pytest
 def test_reference(kvrace_check):
     kvrace_check().assert_holds()
 """
+OWN_CLASS = """
+from vllm.v1.core.sched.scheduler import Scheduler
+from kvrace.testing import check_scheduler
+
+class Leaks(Scheduler):
+    def _free_blocks(self, request):
+        del self.requests[request.request_id]
+
+def test_at_the_top():
+    check_scheduler(Leaks, scope="seed").assert_holds()
+
+def test_inside():
+    class Inside(Leaks):
+        pass
+
+    check_scheduler(Inside, scope="seed").assert_holds()
+"""
 MACHINE = """
 from kvrace.testing import SchedulerMachine
 
@@ -118,6 +135,34 @@ def test_what_a_test_says_goes_before_its_marker_and_the_marker_before_the_comma
 
 
 @pytest.mark.slow
+@pytest.mark.vllm
+def test_the_command_is_for_the_folder_it_is_shown_in(project: pytest.Pytester) -> None:
+    """Also for a class that is defined in a test file below it, and for one that no command can name."""
+    folder = project.mkdir("checks")
+    (folder / "test_mine.py").write_text(OWN_CLASS)
+    result = project.runpytest_subprocess("-p", "no:cacheprovider", "checks")
+    result.assert_outcomes(failed=2)
+    section = result.stdout.str().partition("= kvrace =")[2]
+    command = next(
+        line.strip() for line in section.splitlines() if line.startswith("  PYTHONPATH=checks kvrace replay")
+    )
+    assert command.endswith("--subject test_mine:Leaks")
+    shown = subprocess.run(
+        command.replace(" kvrace ", f" {sys.executable} -m kvrace "),
+        shell=True, cwd=project.path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert shown.returncode == 1, shown.stderr
+    assert "still failing" in shown.stdout
+    assert "no command can name this class; define it at the top of a module" in section
+
+
+@pytest.mark.slow
+def test_errors_made_of_warnings_do_not_reach_what_vllm_imports(project: pytest.Pytester) -> None:
+    test = 'def test_it(kvrace_check):\n    kvrace_check("vllm", scope="seed", contract="single").assert_holds()\n'
+    run(project, test, "-W", "error").assert_outcomes(passed=1)
+
+
+@pytest.mark.slow
 def test_every_test_that_checks_has_the_marker(project: pytest.Pytester) -> None:
     both = HOLDS + "\ndef test_else(): pass\n"
     run(project, both, "-m", "kvrace").assert_outcomes(passed=1, deselected=1)
@@ -134,8 +179,8 @@ def test_every_test_that_checks_has_the_marker(project: pytest.Pytester) -> None
             "*the marker kvrace takes no argument 'scoop': use scheduler, scope*",
         ),
         (FAILS, ("--kvrace-profile=fast",), "*invalid choice: 'fast'*"),
-        (HOLDS.replace("seed", "tiny"), (), "*KvraceError: unknown scope 'tiny': use one of seed*"),
-        (HOLDS.replace('"reference"', '"nowhere:Nothing"'), (), "*KvraceError: there is no module 'nowhere'*"),
+        (HOLDS.replace("seed", "tiny"), (), "*unknown scope 'tiny': use one of seed*"),
+        (HOLDS.replace('"reference"', '"nowhere:Nothing"'), (), "*there is no module 'nowhere'*"),
         (MACHINE.replace('"reference"', "int"), (), "*KvraceError: builtins:int is not a subclass of*"),
     ],
     ids=["marker", "profile", "scope", "module", "class"],
@@ -164,7 +209,7 @@ def test_an_undecided_verdict_is_never_a_pass(project: pytest.Pytester) -> None:
 
 @pytest.mark.slow
 def test_the_profile_reaches_the_machines_also_in_workers(project: pytest.Pytester) -> None:
-    test = MACHINE + '\ndef test_profile():\n    assert Orders.profile == "nightly"\n'
+    test = MACHINE + '\ndef test_profile():\n    assert Orders.default_profile() == "nightly"\n'
     for options in (), ("-n", "1"):
         result = run(project, test, "--kvrace-profile=nightly", "-k", "test_profile", *options)
         assert result.parseoutcomes().get("passed") == 1

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError, quoted
-from kvmodel.properties import PROPERTY_NAMES
 from kvmodel.scope import Scheduling, Scope
-from kvrace.check import Limits, check
+from kvrace.check import Limits, check, chosen_properties
 from kvrace.cli import options
 from kvrace.cli.interrupt import interruptible
 from kvrace.cli.reports import STANDARD_OUTPUT, Report, asked_for, show, tell
@@ -106,36 +104,24 @@ def check_command(
     ).scopes()
     judged_by = Contract.parse(contract)
     wanted = _properties(properties)
-    _check_numbers(scheduler, time_limit, max_states, call_timeout)
+    if scheduler not in (None, "sync", "async"):
+        raise KvraceError(f"unknown scheduler {quoted(scheduler)}: use sync or async")
+    Limits.of(time_limit, max_states, call_timeout, _option)  # refused before vLLM is imported
     reports = asked_for({"--json": json, "--html": html, "--junit": junit, "--sarif": sarif})
     with progress_line(not no_color) as line:
         with stdout_to_stderr():
             choice = choose_subject(subject, policy, line.importing)
         cases = choice.cases(scopes, scheduler)
-        deadline = None if time_limit is None else time.monotonic() + time_limit
-        plan = _Plan(choice, name, cases, judged_by, wanted, Limits(deadline, max_states, call_timeout))
+        plan = _Plan(choice, name, cases, judged_by, wanted, Limits.of(time_limit, max_states, call_timeout, _option))
         return _run(plan, TraceFolder(Path(trace_dir)), reports, output, line)
 
 
 def _properties(given: list[str] | None) -> tuple[str, ...]:
-    names = [name.strip() for text in given or () for name in text.split(",")]
-    for name in names:
-        if name not in PROPERTY_NAMES:
-            raise KvraceError(f"unknown property {quoted(name)}: use one of {', '.join(PROPERTY_NAMES)}")
-    return tuple(name for name in PROPERTY_NAMES if not names or name in names)
+    return chosen_properties([name.strip() for text in given for name in text.split(",")] if given else None)
 
 
-def _check_numbers(
-    scheduler: str | None, time_limit: float | None, max_states: int | None, call_timeout: float
-) -> None:
-    if scheduler not in (None, "sync", "async"):
-        raise KvraceError(f"unknown scheduler {quoted(scheduler)}: use sync or async")
-    if time_limit is not None and not 0 < time_limit < float("inf"):
-        raise KvraceError(f"--time-limit {time_limit:g}: must be more than 0 seconds")
-    if max_states is not None and max_states < 1:
-        raise KvraceError(f"--max-states {max_states}: must be 1 or more")
-    if not 0 < call_timeout < float("inf"):
-        raise KvraceError(f"--call-timeout {call_timeout:g}: must be more than 0 seconds")
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _run(plan: _Plan, folder: TraceFolder, reports: Sequence[Report], output: Output, line: ProgressLine) -> int:

@@ -51,8 +51,12 @@ class ReplayCommand:
 
     program: str = "kvrace"
     option: str = ""
+    instead: str = ""
+    """What to say where no command can play it."""
 
     def line(self, trace: Path) -> str:
+        if self.instead:
+            return f"{trace}: {self.instead}"
         return " ".join(filter(None, [self.program, "replay", shlex.quote(str(trace)), self.option]))
 
 
