@@ -85,7 +85,9 @@ def test_a_header_line_says_which_vllm_is_there_and_silence_follows_when_all_is_
     result.stdout.no_fnmatch_line("*= kvrace =*")
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "xdist"])
+@pytest.mark.parametrize(
+    "options", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)], ids=["one process", "xdist"]
+)
 def test_a_failing_verdict_has_its_own_section_with_the_command_that_replays_it(
     project: pytest.Pytester, options: tuple[str, ...]
 ) -> None:

@@ -14,7 +14,10 @@ from kvrace.reference.subject import ReferenceSubject
 PLANTED = [mutant for mutant in MUTANTS if not mutant.name.startswith("policy-")]
 
 
-CASES = [pytest.param(m, id=m.name) for m in MUTANTS]
+WAITS_FOR_THE_WATCHDOG = {"preempt-hang"}
+CASES = [
+    pytest.param(m, id=m.name, marks=[pytest.mark.slow] if m.name in WAITS_FOR_THE_WATCHDOG else []) for m in MUTANTS
+]
 
 
 @pytest.mark.parametrize("mutant", CASES)

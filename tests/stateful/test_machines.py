@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from functools import partial
 
 import pytest
@@ -141,25 +140,14 @@ def test_the_profiles_are_the_same_where_ci_is_set() -> None:
         assert shown.stdout == "[(False, False), (True, True), (False, False)]\n"
 
 
-def test_two_threads_do_not_meet() -> None:
-    class Mine(OnReference):
-        contract = "single"
-        profile = "dev"
-
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            Mine.run()
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+def test_each_run_has_a_subject_of_its_own() -> None:
+    """So that machines in several threads do not meet in one scheduler."""
+    scope = Scope(("local",))
+    with OnReference.open_subject(scope) as one, OnReference.open_subject(scope) as other:
+        one.start()
+        one.apply(Add("A"), {})
+        other.start()
+        assert [subject.observe().phases for subject in (one, other)] == [(("A", "WAITING"),), ()]
 
 
 def test_what_breaks_without_the_connectors_doing_is_the_schedulers() -> None:
@@ -194,9 +182,8 @@ def test_a_subject_that_cannot_play_the_scopes_gets_those_it_can() -> None:
         scheduler = "reference"
         scopes = scopes(most_requests=2)
         contract = "single"
-        profile = "dev"
 
-    Mine.run()
+    Mine.run(settings(FROM_NOTHING, max_examples=30))
 
 
 def test_several_scopes_may_be_given() -> None:
