@@ -303,7 +303,8 @@ class CaseRun:
         """Crashes that no property in force reports leave the scope unexhausted for those that are."""
         reporting = {"no-crash", "no-stuck"} & set(self.properties)
         if self.graph.crashes and not any(rule in reporting for rule, _, _ in self.graph.found):
-            return f"{self.graph.crashes} states ended in a crash or a hang"
+            many = f"{self.graph.crashes} state{'s' if self.graph.crashes > 1 else ''}"
+            return f"{many} ended in a crash or a hang"
         return None
 
     def _verdicts(self) -> dict[str, Verdict]:
@@ -347,13 +348,15 @@ def check(
                 listen(Progress(case, len(scopes), scope, states, transitions, frontier, time.monotonic() - started))
 
             with watched(make_subject(scope), limits.call_seconds) as subject:
-                cases.append(CaseRun(subject, contract, properties, case_limits).run(report))
+                case_run = CaseRun(subject, contract, properties, case_limits)
+                cases.append(case_run.run(report))
                 notes.update(dict.fromkeys(subject.notes(cases[-1].complete)))
-            stopped = cases[-1].stopped
-            if stopped:
+            if case_run.stopped:  # a case that crashes cut short says nothing of the next one
+                stopped = case_run.stopped
                 break
     except KeyboardInterrupt:  # between two explorations; one that is interrupted gives what it found so far
         stopped = "interrupted"
+    stopped = stopped or next((case.stopped for case in cases if case.stopped), None)
     seconds = time.monotonic() - started
     return CheckResult(
         scope_name, contract, tuple(properties), tuple(cases), tuple(scopes), seconds, stopped, tuple(notes)

@@ -137,14 +137,20 @@ def play_recording(
 
 def line_behind(finding: Finding, loops: bool, responses: Sequence[Response]) -> str | None:
     """The line of the scheduler's code behind a finding, from the recorded responses to its order: where it raised, else what last
-    moved one of its blocks, else the entry point that answered last; of an engine that goes idle too early the one that says so."""
+    moved one of its blocks, else the entry point that answered last; of an engine that goes idle too early the one that says so.
+    Of a leaked block the last move is often the one that gave it out, which is not at fault: then it is the entry point in which a
+    request was last handed over."""
     crash = responses[-1].crash
     if crash is not None:
         return crash.location
     moves = [move for response in responses for move in response.moves if move.block in finding.blocks]
-    if moves:
+    leaks = finding.property == "no-leak"
+    if moves and not (leaks and moves[-1].what == "given"):
         return moves[-1].location
-    called = next((response.called for response in reversed(responses) if response.called), None)
-    if called is None:
+    answered = [response for response in responses if response.called]
+    if leaks:
+        answered = [response for response in answered if response.handovers] or answered
+    if not answered:
         return None
+    called = answered[-1].called
     return called[-1] if finding.property == "no-stuck" and not loops else called[0]

@@ -91,7 +91,7 @@ class CaseResult:
 @dataclass(frozen=True, slots=True)
 class CheckResult:
     """Everything one ``kvrace check`` found. ``planned`` has one scope for each case; when a limit was reached, the last of them
-    were not run."""
+    were not run. ``stopped`` says why the run ended before its end, or else why the first case that was cut short was."""
 
     scope_name: str
     contract: Contract
@@ -110,6 +110,12 @@ class CheckResult:
     def not_run(self) -> tuple[Scope, ...]:
         """The cases that a limit left no time for: about them nothing is known."""
         return self.planned[len(self.cases) :]
+
+    @property
+    def stopped_in(self) -> int:
+        """The number, from 1, of the case that ``stopped`` speaks of."""
+        numbers = (number for number, case in enumerate(self.cases, 1) if case.stopped == self.stopped)
+        return next(numbers, max(1, len(self.cases)))
 
     @property
     def complete(self) -> bool:

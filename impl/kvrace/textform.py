@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields
@@ -68,7 +69,7 @@ class TextForm:
 
 def is_text_form(raw: bytes) -> bool:
     """Whether a file says in its first line that it is a text form, of whatever version."""
-    return raw.startswith(f"format: {FORMAT}".encode())
+    return raw.removeprefix(BOM_UTF8).startswith(f"format: {FORMAT}".encode())
 
 
 def text_of(items: Sequence[Item]) -> str:
@@ -128,9 +129,10 @@ def parse_text(path: Path, raw: bytes) -> TextForm:
 
 def _parse(path: Path, raw: bytes) -> TextForm:
     try:
-        lines = raw.decode().removesuffix("\n").split("\n")
+        text = raw.removeprefix(BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         raise KvraceError(f"not UTF-8: byte {error.start}") from error
+    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")  # editors on Windows end lines so
     if lines[0] != _FIRST:
         raise KvraceError(f"line 1: {quoted(lines[0])}; this kvrace reads {quoted(_FIRST)}")
     if len(lines) > _MAX_LINES:

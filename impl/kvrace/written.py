@@ -22,11 +22,10 @@ class Difference:
 
 
 def differences(form: TextForm, replay: Replay) -> tuple[Difference, ...]:
-    """One for each event of the replay that is not as written. Line numbers of source files do not count."""
+    """One for each event that was played and is not as written. Line numbers of source files do not count."""
     if form.written is None:
         return ()
     now = observations(replay.played)
-    now += [("not played",)] * (len(replay.events) - len(now))
     found = []
     for number, (event, then, lines) in enumerate(zip(replay.events, form.written, now, strict=False), start=1):
         old, new = [without_lines(line) for line in then], [without_lines(line) for line in lines]

@@ -133,8 +133,9 @@ def _update(words: list[str], text: str) -> Update:
             raise KvraceError(f"event {quoted(text)}: {quoted(word)} is not a report (load:A, save:A, stop:A)")
         kind: ReportKind = "duplicate" if match[3] == "duplicate" else "unsolicited" if match[3] else "due"
         reports.append(Report("load" if match[1] == "load" else "save", match[2], kind))
-    if len(set(reports)) != len(reports) or len(set(stops)) != len(stops):
-        raise KvraceError(f"event {quoted(text)}: the same word twice")
+    twice = next((word for place, word in enumerate(words) if word in words[:place]), None)
+    if twice is not None:
+        raise KvraceError(f"event {quoted(text)}: {quoted(twice)} is there twice")
     return Update(tuple(sorted(reports)), tuple(sorted(stops)))
 
 

@@ -36,6 +36,14 @@ def _phase_before(t: Transition) -> str:
     return dict(t.seen_before.phases).get(t.event.request, "")
 
 
+def _waits_for_blocks(t: Transition) -> bool:
+    """After a schedule a request waits, and fewer blocks are free than its prompt needs: its full ones and one more."""
+    waiting = [t.scope.names.index(name) for name, phase in t.seen.phases if phase == "WAITING"]
+    return isinstance(t.event, Schedule) and any(
+        len(t.seen.free) < t.scope.prompt_blocks_of(index) + 1 for index in waiting
+    )
+
+
 MILESTONES: tuple[Milestone, ...] = (
     Milestone(
         "abort-before-schedule",
@@ -75,7 +83,7 @@ MILESTONES: tuple[Milestone, ...] = (
     Milestone(
         "pool-dry",
         "a request waits for blocks",
-        lambda t: isinstance(t.event, Schedule) and not t.seen.free and any(p == "WAITING" for _, p in t.seen.phases),
+        _waits_for_blocks,
     ),
     Milestone(
         "shared-block",

@@ -197,3 +197,35 @@ def test_no_line_of_the_examples_and_the_exit_status_is_folded(
     lines = [line.rstrip() for line in block.splitlines() if line.strip() and not line.rstrip().endswith(":")]
     assert lines
     assert all(line.startswith("   ") for line in lines), lines
+
+
+def test_a_case_that_crashes_cut_short_does_not_hide_the_next_one(kvrace: Any) -> None:
+    """The crash is not asked for, so that what comes after it is not known; of the second case everything is."""
+    shown = kvrace("check", "--subject", "reference", "--scope", "seed", "--property", "no-leak", "--json", "-")
+    assert shown.status == 3
+    result = json.loads(shown.out)
+    assert [(case["complete"], case["properties"]["no-leak"]) for case in result["cases"]] == [
+        (False, "incomplete")
+    ] * 2
+    assert result["stopped"] == result["cases"][0]["stopped"]
+    assert "crash or a hang in case 1 of 2; nothing beyond them is known" in " ".join(shown.err.split())
+
+
+def test_no_column_of_a_swim_lane_touches_the_next(kvrace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text that is folded in its column stays out of the gap before the next one."""
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = kvrace(
+        "check", "--requests", "load_save,local", "--prompts", "ab,ab", "--prefix-sharing", "--subject", "reference"
+    )
+    begins: list[int] = []
+    folded = 0
+    for line in shown.out.splitlines():
+        headers = line.split()[:2] == ["client", "scheduler"]
+        if headers:
+            begins = [match.start() for match in re.finditer(r"client|scheduler|connector|block \d+", line)]
+        elif not re.match(r"  (\d+|   )  ", line):
+            begins = []
+        for begin in begins:
+            assert line[begin - 2 : begin].strip() == "", line
+        folded += bool(begins) and not headers and line.startswith(" " * 7)
+    assert folded

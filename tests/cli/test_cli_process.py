@@ -70,6 +70,16 @@ def test_a_reader_that_goes_away(start: Any) -> None:
     assert any(Path("kvrace-traces").iterdir()), "traces are written before the report"
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["check", "--help"], ["--version"], []])
+def test_help_that_nobody_reads(start: Any, arguments: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    process = start(*arguments, stdout=write)
+    os.close(write)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+
+
 def test_a_full_disk_is_one_line(start: Any) -> None:
     with open("/dev/full", "w") as full:
         process = start("check", "--subject", "reference", "--scope", "seed", stdout=full)

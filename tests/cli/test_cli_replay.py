@@ -103,6 +103,26 @@ def test_a_loop_must_loop(kvrace: Any) -> None:
 
 
 @pytest.mark.vllm
+def test_a_crash_on_another_scheduler_is_the_same_at_the_same_event(kvrace: Any) -> None:
+    kvrace("check", "--subject", "reference", "--scope", "seed", "--property", "no-crash")
+    trace = next(path for path in Path("kvrace-traces").iterdir() if "save_reported" in path.read_text())
+    shown = kvrace("replay", trace, "--subject", "vllm")
+    assert shown.status == 1
+    assert "✗ still failing: no-crash (scheduler): " in shown.out
+
+
+def test_an_earlier_violation_does_not_hide_the_recorded_one(kvrace: Any) -> None:
+    """Under ``skip`` the pool breaks first, and then nobody is left to bring the engine to rest."""
+    order = Path("order.txt")
+    order.write_text(
+        "format: kvrace-text 1\nproperty: no-stuck\nblame: scheduler\nsubject: reference\npolicy: skip\n"
+        "requests: load_save\nadd A\nschedule\nabort A\nupdate save:A\nschedule\nupdate\n"
+    )
+    shown = kvrace("replay", order)
+    assert "✗ still failing: no-stuck" in shown.out
+
+
+@pytest.mark.vllm
 def test_a_trace_of_the_reference_scheduler_on_vllm(kvrace: Any, seed_trace: Path) -> None:
     shown = kvrace("replay", seed_trace, "--subject", "vllm")
     assert shown.status == 1

@@ -116,8 +116,10 @@ def test_what_comes_after_a_crash_is_not_played(kvrace: Any) -> None:
     shown = kvrace("replay", order, "--policy", "assert")
     assert shown.status == 1
     assert "✗ newly failing: no-crash" in shown.out
-    assert "  + not played\n" in shown.out
-    shown = kvrace("replay", "--rewrite", order, "--policy", "assert")
+    assert "✗ written otherwise: 1 of 4 events played\n" in shown.out
+    _replace(order, "policy: wait_for_all", "policy: assert")
+    before = order.read_bytes()
+    shown = kvrace("replay", "--rewrite", order)
     assert shown.status == 3
     assert "order.txt is left as it is: event 5 'schedule' cannot be played" in shown.out
     assert order.read_bytes() == before
@@ -128,7 +130,8 @@ def test_rewriting_accepts_what_happens_now(kvrace: Any, order: Path) -> None:
     shown = kvrace("replay", "--rewrite", order)
     assert (shown.status, order.read_text()) == (0, before)
     assert "order.txt is as written" in shown.out
-    shown = kvrace("replay", "--rewrite", order, "--policy", "wait_for_all")
+    _replace(order, "policy: skip", "policy: wait_for_all")
+    shown = kvrace("replay", "--rewrite", order)
     assert shown.status == 0
     assert "order.txt is rewritten" in shown.out
     text = order.read_text()
@@ -140,8 +143,59 @@ def test_rewriting_accepts_what_happens_now(kvrace: Any, order: Path) -> None:
     shown = kvrace("replay", order, "--policy", "skip")
     assert shown.status == 1
     assert "✗ newly failing: no-use-after-free" in shown.out
-    assert kvrace("replay", "--rewrite", order, "--policy", "skip").status == 0
+    _replace(order, "policy: wait_for_all", "policy: skip")
+    assert kvrace("replay", "--rewrite", order).status == 0
     assert sorted(order.read_text().splitlines()) == sorted(before.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        (["--policy", "assert"], "change its 'policy:' line or leave out --policy"),
+        (["--subject", "vllm"], "change its 'subject:' line or leave out --subject"),
+    ],
+)
+def test_rewriting_keeps_the_recorded_scheduler(kvrace: Any, order: Path, options: list[str], hint: str) -> None:
+    before = order.read_bytes()
+    shown = kvrace("replay", "--rewrite", *options, order)
+    assert shown.status == 2
+    assert shown.error_line == f"kvrace: order.txt: --rewrite keeps the scheduler a text was recorded on; {hint}"
+    assert order.read_bytes() == before
+    assert kvrace("replay", "--rewrite", "--subject", "reference", "--policy", "skip", order).status == 0
+
+
+def test_what_nobody_recorded_is_rewritten_on_any_scheduler(kvrace: Any) -> None:
+    path = Path("hand.txt")
+    path.write_text(HAND_WRITTEN.replace("subject: reference\npolicy: wait_for_all\n", ""))
+    assert kvrace("replay", "--rewrite", "--subject", "reference", "--policy", "skip", path).status == 0
+    assert "subject: reference\npolicy: skip\n" in path.read_text()
+
+
+def test_line_ends_of_windows_and_a_byte_order_mark(kvrace: Any, order: Path) -> None:
+    text = order.read_bytes()
+    order.write_bytes(b"\xef\xbb\xbf" + text.replace(b"    phases: A HELD\n", b"").replace(b"\n", b"\r\n"))
+    shown = kvrace("replay", order)
+    assert shown.status == 1
+    assert "✗ written otherwise: 1 of 4 events; --rewrite" in shown.out
+    assert kvrace("replay", "--rewrite", order).status == 0
+    assert order.read_bytes() == text
+
+
+def test_an_error_of_the_scheduler_names_the_file(kvrace: Any, order: Path) -> None:
+    path = Path("budget.txt")
+    path.write_text("format: kvrace-text 1\nsubject: reference\nrequests: local\ntoken_budget: 4\nadd A\n")
+    alone, among = kvrace("replay", path), kvrace("replay", order, path)
+    assert (alone.status, among.status) == (2, 2)
+    assert alone.error_line.startswith("kvrace: the reference scheduler has no token budget")
+    assert "kvrace: budget.txt: the reference scheduler has no token budget" in among.err
+
+
+def test_one_event_is_not_called_all(kvrace: Any) -> None:
+    path = Path("one.txt")
+    path.write_text("format: kvrace-text 1\nsubject: reference\nrequests: local\nadd A\n")
+    assert "✓ still holds: the event was played and nothing is violated\n" in kvrace("replay", path).out
+    assert kvrace("replay", "--rewrite", path).status == 0
+    assert "✓ as written, beneath the event\n" in kvrace("replay", path).out
 
 
 def test_events_alone_are_a_text(kvrace: Any, snapshot: SnapshotAssertion) -> None:
@@ -179,7 +233,12 @@ def test_notes_stay_where_they_are(kvrace: Any, order: Path) -> None:
 def test_a_prefix_of_a_text_is_compared(kvrace: Any, order: Path) -> None:
     shown = kvrace("replay", order, "--until", 2)
     assert shown.status == 3
-    assert shown.out.rstrip().endswith("✓ as written, beneath all 2 events")
+    assert shown.out.rstrip().endswith("✓ as written, beneath all 2 events played")
+    _replace(order, "    phases: A WAITING\n", "")
+    shown = kvrace("replay", order, "--until", 1)
+    assert shown.status == 1
+    assert "? nothing yet: the first of 4 events was played, and" in shown.out
+    assert shown.out.rstrip().endswith("✗ written otherwise: 1 of 1 event played")
     assert kvrace("replay", order, "--until", 2, "--rewrite").error_line.endswith("leave out --until")
 
 
@@ -191,14 +250,20 @@ def test_what_diverges_is_not_rewritten(kvrace: Any, order: Path) -> None:
     assert shown.status == 3
     assert "order.txt is left as it is: event 3 'update save:A' cannot be played" in shown.out
     shown = kvrace("replay", order)
-    assert shown.status == 1
-    assert "? diverged at event 3" in shown.out and "✗ written otherwise: 2 of 4 events" in shown.out
+    assert shown.status == 3
+    assert "? diverged at event 3" in shown.out
+    assert shown.out.rstrip().endswith("✓ as written, beneath all 2 events played")
+    _replace(order, "    phases: A WAITING\n", "")
+    before = order.read_bytes()
+    shown = kvrace("replay", order)
+    assert shown.status == 3
+    assert shown.out.rstrip().endswith("✗ written otherwise: 1 of 2 events played")
     assert order.read_bytes() == before
 
 
 def test_only_texts_are_rewritten(kvrace: Any, order: Path, seed_trace: Path) -> None:
     before = order.read_bytes(), seed_trace.read_bytes()
-    shown = kvrace("replay", "--rewrite", "--policy", "wait_for_all", order, seed_trace)
+    shown = kvrace("replay", "--rewrite", order, seed_trace)
     assert shown.status == 2
     assert "not a text form, and only these are rewritten" in shown.error_line
     assert (order.read_bytes(), seed_trace.read_bytes()) == before
@@ -208,9 +273,10 @@ def test_a_folder_without_leave_to_write_is_one_line(kvrace: Any, order: Path, m
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
+    _replace(order, "policy: skip", "policy: wait_for_all")
     before = order.read_bytes()
     monkeypatch.setattr("os.replace", full)
-    shown = kvrace("replay", "--rewrite", "--policy", "wait_for_all", order)
+    shown = kvrace("replay", "--rewrite", order)
     assert shown.status == 2
     assert "kvrace: cannot write order.txt: No space left on device" in shown.err
     assert order.read_bytes() == before
@@ -230,7 +296,7 @@ FORMAT = "format: kvrace-text 1\n"
 GOOD = FORMAT + "subject: reference\nrequests: load\n"
 HOSTILE: dict[str, tuple[str | bytes, str]] = {
     "a later version": ("format: kvrace-text 2\n", "line 1: 'format: kvrace-text 2'; this kvrace reads 'format: kvrace-text 1'"),
-    "carriage returns": (GOOD.replace("\n", "\r\n"), "line 1: 'format: kvrace-text 1\\r'; this kvrace reads"),
+    "lone carriage returns": (GOOD.replace("1\n", "1\r\r\n"), "line 1: 'format: kvrace-text 1\\r'; this kvrace reads"),
     "nothing else": (FORMAT, "there is no field requests"),
     "no event": (GOOD, "there is no event"),
     "not UTF-8": (GOOD.encode() + b"# \xff\n", "not UTF-8: byte 58"),
@@ -247,6 +313,7 @@ HOSTILE: dict[str, tuple[str | bytes, str]] = {
     "code as an event": (GOOD + "__import__('os')\n", "line 4: \"__import__('os')\" is not an event"),
     "an event in other words": (GOOD + "add  A\n", "line 4: write this event as 'add A'"),
     "reports in another order": (GOOD + "update save:A load:A\n", "line 4: write this event as 'update load:A save:A'"),
+    "a word twice": (GOOD + "update stop:A stop:A\n", "line 4: event 'update stop:A stop:A': 'stop:A' is there twice"),
     "two spaces": (GOOD + "add A\n  phases: none\n", "line 5: what happens is indented by 4 spaces, no more and no less"),
     "six spaces": (GOOD + "add A\n      phases: none\n", "line 5: what happens is indented by 4 spaces, no more and no less"),
     "beneath a field": (GOOD + "    phases: none\nadd A\n", "line 4: an indented line stands beneath an event"),

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from reference_walks import run
 
+from kvmodel.contract import Contract
 from kvmodel.scope import Scheduling, Scope
+from kvrace.check import check
+from kvrace.reference.subject import ReferenceSubject
 
 POLICIES = ("assert", "skip", "wait_for_all")
 
@@ -40,3 +43,12 @@ def test_states_and_transitions_are_the_pinned_ones(
 def test_the_policies_differ_only_where_load_and_save_of_one_request_meet() -> None:
     for (requests, _), counts in COUNTS.items():
         assert (len(set(counts)) > 1) == ("load_save" in requests)
+
+
+@pytest.mark.parametrize(("blocks", "waits"), [(3, True), (4, False)])
+def test_a_request_that_needs_more_blocks_than_are_free_waits_for_them(blocks: int, waits: bool) -> None:
+    """Of three blocks two are taken and one stays free, and that is too little for the other request."""
+    made = check(
+        lambda scope: ReferenceSubject(scope, "wait_for_all"), [Scope(("local", "local"), blocks=blocks)], Contract()
+    )
+    assert (made.reached["pool-dry"] > 0) == waits

@@ -62,6 +62,19 @@ def test_a_fault_in_a_subclass_is_named_there() -> None:
     assert twice.location.startswith("kvrace/reference/faults")
 
 
+def test_a_leak_names_no_line_that_gave_the_block_out() -> None:
+    """It names the line that took the block from its request, else the entry point in which the request was handed over."""
+    names = ("keep-table", "forget-table-entry", "drop-deferred-frees")
+    scopes = (Scope(("local",)), Scope(("load",)), Scope(("local",), "async"))
+    found = [_found(scope, mutant=name) for name, scope in zip(names, scopes, strict=True)]
+    lines = [_line(next(v for v in some if v.property == "no-leak").location) for some in found]
+    assert lines == [
+        "abort: def abort(self, request_id: str) -> None:",
+        "abort: def abort(self, request_id: str) -> None:",
+        "abort: self.finish(request, load_runs)",
+    ]
+
+
 def test_recording_is_off_until_asked_for_and_changes_nothing_else() -> None:
     scope = Scope(("load_save",), "async")
     order = [parse_event(line) for line in ("add A", "schedule", "schedule", "abort A", "update", "update save:A")]

@@ -54,16 +54,26 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         about = f"{error.filename}: " if error.filename else ""
         return _fail(f"{about}{error.strerror or describe(error)}")
+    except SystemExit as error:
+        if not isinstance(error.__context__, BrokenPipeError):
+            return _unexpected(error)
+        # The help and the version are the only texts that do not go through Output: typer and rich leave so when nobody reads them.
+        drop(sys.stdout)
+        return 0
     except BaseException as error:  # a scheduler may raise anything, and how kvrace ends is for kvrace to say
-        if os.environ.get("KVRACE_DEBUG"):
-            traceback.print_exc()
-        return _fail(
-            f"unexpected {describe(error)}. This is a fault of kvrace; please report it with what KVRACE_DEBUG=1 shows"
-        )
+        return _unexpected(error)
     if result == _INTERRUPTED_IN_TYPER:
         _fail("interrupted; there is no verdict")
         return INTERRUPTED
     return result if isinstance(result, int) else 0
+
+
+def _unexpected(error: BaseException) -> int:
+    if os.environ.get("KVRACE_DEBUG"):
+        traceback.print_exc()
+    return _fail(
+        f"unexpected {describe(error)}. This is a fault of kvrace; please report it with what KVRACE_DEBUG=1 shows"
+    )
 
 
 def _fail(message: str) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from kvrace.render.output import Output, standard_output
 from kvrace.render.progress import progress_line
 from kvrace.render.replay import as_written, counts, heading, report, unchanged_or_rewritten
 from kvrace.replay import Replay, prefix, replay
-from kvrace.subjects import SubjectChoice, choose_subject, stdout_to_stderr
+from kvrace.subjects import DEFAULT_POLICY, SubjectChoice, choose_subject, stdout_to_stderr
 from kvrace.textform import TextForm, is_text_form, parse_text
 from kvrace.trace import RecordedTrace, parse_trace, read_bytes
 from kvrace.written import differences, rewritten, settled
@@ -48,10 +49,12 @@ def replay_command(
     \b
     Exit status:
       0  fixed, or still holds: everything was played, nothing is violated
-         and a text is as written (or was rewritten)
+         and a text is as written; with --rewrite: the file now says what
+         happens, also when that is a violation
       1  still failing, fails differently, newly failing, or written otherwise
       2  usage or environment error, with one line on standard error
-      3  diverged: the order cannot be played to its end on this scheduler;
+      3  diverged: the order cannot be played to its end on this scheduler
+         (--rewrite leaves such a file as it is);
          or with --until, nothing is violated yet
       Of several files the worst counts: 1 before 3 before 0.
     """
@@ -62,14 +65,18 @@ def replay_command(
     orders = [_read(Path(file), rewrite) for file in files]
     for order in orders:
         prefix(order.recorded, until)
+        if rewrite:
+            _check_that_it_is_kept(order.recorded, subject, policy)
     output = standard_output(not no_color)
     run = _Run(output, rewrite, len(orders) > 1)
     with progress_line(not no_color) as line:
         chooser = _Chooser(subject, policy, line.importing)
-        with stdout_to_stderr():
-            choices = [chooser.choose(order.recorded) for order in orders]
+        choices = []
+        for order in orders:
+            with stdout_to_stderr(), _named(order.recorded.path, run.several):
+                choices.append(chooser.choose(order.recorded))
         for order, choice in zip(orders, choices, strict=True):
-            with stdout_to_stderr():
+            with stdout_to_stderr(), _named(order.recorded.path, run.several):
                 result = replay(order.recorded, choice, call_timeout, until)
             run.tell(order, result)
     return run.end()
@@ -95,6 +102,32 @@ def _read(path: Path, rewrite: bool) -> _Order:
             f"{path}: not a text form, and only these are rewritten; 'kvrace export --as text' makes one of a trace"
         )
     return _Order(parse_trace(path, raw), None)
+
+
+def _check_that_it_is_kept(recorded: RecordedTrace, subject: str | None, policy: str | None) -> None:
+    """Raises KvraceError when a text that was recorded on one scheduler would be rewritten on another."""
+    if not recorded.identity.scheduler:
+        return
+    spec = recorded.spec if subject is None and policy is None else subject or "reference"
+    kept = recorded.policy or DEFAULT_POLICY
+    if spec != recorded.spec or (policy is not None and policy != kept):
+        name = "policy" if spec == recorded.spec else "subject"
+        option = "--policy" if subject is None or name == "policy" else "--subject"
+        raise KvraceError(
+            f"{recorded.path}: --rewrite keeps the scheduler a text was recorded on; "
+            f"change its '{name}:' line or leave out {option}"
+        )
+
+
+@contextmanager
+def _named(path: Path, several: bool) -> Iterator[None]:
+    """Of several files, an error of the scheduler says which one it was for."""
+    try:
+        yield
+    except KvraceError as error:
+        if not several or str(error).startswith(str(path)):
+            raise
+        raise KvraceError(f"{path}: {error}") from error
 
 
 @dataclass(slots=True)
@@ -124,7 +157,7 @@ class _Run:
             found = differences(form, result)
             self.otherwise += bool(found)
             self.output.print(as_written(result, found, form.written is not None))
-            return result.exit_code if not found else 1
+            return result.exit_code if not found or result.outcome == "diverged" else 1
         if result.refused is not None:
             self.output.print(unchanged_or_rewritten(result, changed=False))
             return 3

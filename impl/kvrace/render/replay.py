@@ -13,6 +13,7 @@ from rich.text import Text
 from kvmodel.playback import OTHERS_MAX, Refused
 from kvrace.render.rows import Broken
 from kvrace.render.swimlane import swimlane
+from kvrace.render.terminal import count
 from kvrace.replay import Outcome, Replay
 from kvrace.trace import NO_FINDING, RecordedTrace
 from kvrace.written import Difference
@@ -90,10 +91,13 @@ def _outcome(replay: Replay) -> Text:
         where = f" (at {at})" if at and at not in finding.message else ""
         return line.append(f": {finding.property} ({finding.blame}): {finding.message}{where}", style="default")
     if replay.outcome == "nothing yet":
-        played = f"the first {len(replay.events)} of {len(recorded.events)} events were played"
+        first = f"first {len(replay.events)} of" if len(replay.events) > 1 else "first of"
+        were = "were" if len(replay.events) > 1 else "was"
+        played = f"the {first} {count(len(recorded.events), 'event')} {were} played"
         return line.append(f": {played}, and nothing is violated so far", style="default")
     if refused is None:
-        return line.append(f": all {len(replay.events)} events were played and nothing is violated", style="default")
+        every = f"all {len(replay.events)} events were" if len(replay.events) > 1 else "the event was"
+        return line.append(f": {every} played and nothing is violated", style="default")
     return line.append(f" at event {refused.place + 1} '{refused.event}': {_refusal(refused)}", style="default")
 
 
@@ -111,19 +115,26 @@ def _refusal(refused: Refused) -> str:
 
 
 def as_written(replay: Replay, found: Sequence[Difference], compared: bool) -> RenderableType:
-    """Whether what happens is what the text says, event by event."""
+    """Whether what happens is what the text says, event by event, as far as it was played. Only of a whole order is
+    ``--rewrite`` offered: it writes no other."""
+    many = len(replay.played) - 1
     if not compared:
-        return Text("no observations are written beneath the events; --rewrite writes them", style="dim")
+        hint = "; --rewrite writes them" if replay.whole else ""
+        return Text(f"no observations are written beneath the events{hint}", style="dim")
+    if not many:
+        return Text("no event was played that could be compared with what is written", style="dim")
     if not found:
-        return Text(f"✓ as written, beneath all {len(replay.events)} events", style="green")
+        beneath = "the event" if many == 1 else f"all {many} events"
+        return Text(f"✓ as written, beneath {beneath}{'' if replay.whole else ' played'}", style="green")
     parts: list[RenderableType] = []
     for difference in found:
         parts.append(Text(f"event {difference.number} '{difference.event}' is not as written:"))
         for line in difference.diff:
             style = {"-": "red", "+": "green"}.get(line[0], "dim")
             parts.append(Padding(Text(f"{line[0]} {line[1:]}", style=style), (0, 0, 0, _INDENT)))
-    many = f"{len(found)} of {len(replay.events)} events"
-    parts.append(Text.assemble(("✗ written otherwise", "bold red"), f": {many}; --rewrite accepts what happens now"))
+    hint = "; --rewrite accepts what happens now" if replay.whole else ""
+    of = f"{len(found)} of {count(many, 'event')}{'' if replay.whole else ' played'}"
+    parts.append(Text.assemble(("✗ written otherwise", "bold red"), f": {of}{hint}"))
     return Group(*parts)
 
 

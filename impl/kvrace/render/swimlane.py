@@ -73,13 +73,13 @@ def swimlane(
         return Text("no event was played", style=QUIET)
     shown, hidden = _columns(rows, broken, width)
     lanes = _lane_widths(rows, shown, broken, width)
-    table = Table.grid()
+    table = Table.grid(padding=(0, _GAP, 0, 0))  # folded text cannot use it
     table.show_header, table.header_style = True, "bold"
-    table.add_column("", width=_NUMBER_WIDTH + _GAP, style=QUIET)
+    table.add_column("", width=_NUMBER_WIDTH, style=QUIET)
     for name, size in zip(("client", "scheduler", "connector"), lanes, strict=True):
-        table.add_column(name, width=size + _GAP)
+        table.add_column(name, width=size)
     for block in shown:
-        table.add_column(f"block {block}", width=_cell_width(rows, block) + _GAP, no_wrap=True)
+        table.add_column(f"block {block}", width=_cell_width(rows, block), no_wrap=True)
     for row in rows:
         table.add_row(*_line(row, shown, broken))
     below = Legend() if legend is None else legend

@@ -173,7 +173,7 @@ def bound(result: CheckResult, name: str, verdict: Verdict) -> str:
     if verdict == "holds":
         return f"{_all_cases(len(cases))}, {count(result.states, 'state')}, exhausted"
     if verdict == "incomplete":
-        return f"not decided: {result.stopped} in case {len(cases)} of {result.cases_planned}"
+        return f"not decided: {result.stopped} in case {result.stopped_in} of {result.cases_planned}"
     broken = sum(case.verdicts[name] == "violated" for case in cases)
     where = _all_cases(broken) if broken == len(cases) else f"{broken} of {count(len(cases), 'case')}"
     return f"in {where}"
@@ -220,7 +220,7 @@ def verdict_line(result: CheckResult, identities: Sequence[Identity]) -> Text:
     if result.verdict == "holds":
         return Text(f"✓ holds on {who}: every property, {bound}, exhausted", style=STYLES["holds"])
     limit, remedy = _stop(result)
-    unfinished = f"{limit} in case {max(1, len(result.cases))} of {result.cases_planned}; {remedy}"
+    unfinished = f"{limit} in case {result.stopped_in} of {result.cases_planned}; {remedy}"
     if result.verdict == "incomplete":
         return Text(
             f"? incomplete on {who}: nothing is violated in {count(result.states, 'state')}, but {unfinished}",
