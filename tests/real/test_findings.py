@@ -64,7 +64,7 @@ def test_a_finding_names_the_line_that_decided(scheduling: Scheduling) -> None:
         "async": "update_from_output: def update_from_output(",
     }
     assert lines("load", "lossy") == {
-        ("no-leak", "schedule: new_blocks = self.kv_cache_manager.allocate_slots("),
+        ("no-leak", "finish_requests: def finish_requests("),
         ("no-stuck", asked_last[scheduling]),
     }
 

@@ -41,6 +41,26 @@ def test_how_it_reads(tmp_path: Path, snapshot: Any) -> None:
     assert pytest_source(_seeds(tmp_path)[0]) == snapshot
 
 
+@pytest.mark.parametrize(
+    ("shape", "name"),
+    [
+        ("under a load", "test_no_use_after_free_under_a_load"),
+        ("", "test_no_use_after_free"),
+        ('): import os #"é\\', "test_no_use_after_free_import_os"),
+        ("x" * 900, f"test_no_use_after_free_{'x' * 40}"),
+    ],
+)
+def test_the_name_of_the_test_says_the_kind(tmp_path: Path, shape: str, name: str) -> None:
+    recorded = next(found for found in _seeds(tmp_path) if found.property == "no-use-after-free")
+    source = pytest_source(replace(recorded, shape=shape))
+    assert source.startswith('# SPDX-License-Identifier: Apache-2.0\n"""no-use-after-free: ')
+    assert f"\ndef {name}(tmp_path):\n" in source
+
+
+def test_a_place_in_the_source_is_no_kind() -> None:
+    assert "\ndef test_no_crash(tmp_path):\n" in pytest_source(_crash())
+
+
 def test_a_text_form_becomes_a_test_as_well(tmp_path: Path) -> None:
     target = tmp_path / "test_crash.py"
     assert run(["export", str(CRASH), "--as", "pytest", "--output", str(target)]) == 0

@@ -23,6 +23,8 @@ from kvrace.trace import NO_FINDING, RecordedTrace, frames_of
 
 _CLASS_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _STOCK = {"sync": "Scheduler", "async": "AsyncScheduler"}
+_LICENSE = "# SPDX-License-Identifier: Apache-2.0"
+_LONGEST_KIND = 40
 _NOTES = {"notices": "notices = []", "dismissed": "dismissed = []", "known": "known = set()"}
 
 
@@ -53,6 +55,7 @@ def _source(recorded: RecordedTrace) -> str:
         _test(recorded, order, assertion),
     ]
     head = [
+        _LICENSE,
         *_docstring(recorded),
         "",
         *import_lines(name for piece in pieces for name in piece.imports),
@@ -129,9 +132,15 @@ def _effect(row: Row | None) -> str:
     return f" -> {', '.join(told)}" if told else ""
 
 
+def _name(recorded: RecordedTrace) -> str:
+    """The property and, where words say it, the kind of the finding. That of a crash is a place in the source."""
+    kind = "" if recorded.property == "no-crash" else re.sub(r"[^a-z0-9]+", "_", recorded.shape.lower())
+    return f"test_{recorded.property.replace('-', '_')}_{kind[:_LONGEST_KIND].strip('_')}".rstrip("_")
+
+
 def _test(recorded: RecordedTrace, order: Order, assertion: Assertion) -> Piece:
     lines = [
-        f"def test_{recorded.property.replace('-', '_')}(tmp_path):",
+        f"def {_name(recorded)}(tmp_path):",
         "    scheduler = create_scheduler(tmp_path)",
     ]
     events: list[str] = []
