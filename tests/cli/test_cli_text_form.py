@@ -350,6 +350,7 @@ def test_a_hostile_text_is_one_line(kvrace: Any, name: str) -> None:
     assert os.listdir() == ["hostile.txt"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_a_damaged_text_is_never_a_fault_of_kvrace(kvrace: Any, order: Path, seed: int) -> None:
     import random

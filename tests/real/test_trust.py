@@ -158,6 +158,7 @@ def test_a_subclass_is_compared_by_exact_block_ids(scheduling: Scheduling) -> No
     assert "Remembers.newest_blocks" in remembering.violations[0].message
 
 
+@pytest.mark.slow
 def test_a_counter_that_grows_for_ever_is_named_and_can_be_left_out() -> None:
     """Statistics in a subclass keep every two states apart. The result says so and what to do; then the scope is exhausted."""
     from kvrace.check import Limits, check

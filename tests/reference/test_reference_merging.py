@@ -87,7 +87,7 @@ def test_merging_hides_no_state_and_no_finding(policy: str, scope: Scope, depth:
     [
         ("assert", Scope(("load_save",))),
         ("wait_for_all", Scope(("load_save", "local"))),
-        ("assert", Scope(("local", "load"), "async", **TIGHT)),  # type: ignore[arg-type]
+        pytest.param("assert", Scope(("local", "load"), "async", **TIGHT), marks=pytest.mark.slow),  # type: ignore[arg-type]
         ("assert", Scope(("local", "load"), prefix_sharing=True)),
     ],
     ids=str,
