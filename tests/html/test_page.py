@@ -200,6 +200,7 @@ def test_nobodys_words_become_markup() -> None:
     assert SEEN in tree.one("h1").text
 
 
+@pytest.mark.slow
 @pytest.mark.vllm
 def test_the_findings_of_the_real_scheduler(kvrace: Any) -> None:
     assert kvrace("check", "--subject", "vllm", *SEED, "--html", "page.html").status == 1

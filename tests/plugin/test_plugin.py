@@ -108,6 +108,7 @@ def test_a_failing_verdict_has_its_own_section_with_the_command_that_replays_it(
     assert json.loads(traces[0].read_text())["#meta"]["subject"]["name"] == "reference"
 
 
+@pytest.mark.slow
 def test_a_state_machine_reports_the_short_order_in_the_same_section(project: pytest.Pytester) -> None:
     result = run(project, MACHINE, "--kvrace-profile=ci")  # which plays the same orders every time
     result.assert_outcomes(failed=1)

@@ -12,7 +12,13 @@ from tests.real.helpers import broken, check_vllm
 pytestmark = pytest.mark.vllm
 
 
-@pytest.mark.parametrize("name", _FAULTS)
+IN_THE_FAST_TIER = {"aborts-free-at-once", "computes-before-the-load"}
+assert IN_THE_FAST_TIER <= _FAULTS.keys()
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in IN_THE_FAST_TIER else pytest.mark.slow) for name in _FAULTS]
+)
 def test_the_mutant_is_killed_by_the_property_meant_for_it(name: str) -> None:
     from kvrace.check import check
     from kvrace.mutants import MUTANT_LIMITS
@@ -22,6 +28,7 @@ def test_the_mutant_is_killed_by_the_property_meant_for_it(name: str) -> None:
     assert mutant.property in broken(result)
 
 
+@pytest.mark.slow
 def test_the_stock_scheduler_breaks_nothing_where_mutants_are_looked_for() -> None:
     scopes = sorted({mutant.scope for mutant in vllm_mutants()}, key=str)
     assert broken(check_vllm(scopes)) == set()

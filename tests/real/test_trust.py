@@ -71,6 +71,7 @@ def test_exploring_without_merging_shows_the_same(scope: Scope, depth: int) -> N
     assert more > 1.5 * fewer, "the comparison has to cover orders that merging leaves out"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", both_schedulers(Scope(("load", "save"))), ids=str)
 def test_copies_are_exact_and_orders_are_deterministic(scope: Scope) -> None:
     """Every state reached by restoring a copy has the same key when its order is played from the start, twice."""
@@ -91,6 +92,7 @@ def test_copies_are_exact_and_orders_are_deterministic(scope: Scope) -> None:
             assert node.key == keys[state], orders[state]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scope", [Scope(("load_save",)), Scope(("load", "save")), Scope(("load", "local"), "async")], ids=str
 )
@@ -134,6 +136,7 @@ def test_results_do_not_depend_on_the_hash_seed() -> None:
     assert printed[0] == printed[1] == printed[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheduling", SCHEDULINGS)
 def test_a_subclass_is_compared_by_exact_block_ids(scheduling: Scheduling) -> None:
     """A subclass may remember block ids in any form; renaming blocks could then merge states that differ."""
