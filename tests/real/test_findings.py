@@ -109,10 +109,8 @@ def test_one_pending_transfer_at_a_time_holds_everything() -> None:
     assert [(case.states, case.transitions) for case in result.cases] == [(41, 58), (87, 161)]
 
 
-@pytest.mark.parametrize(
-    "contract",
-    ["duplicate", *(pytest.param(name, marks=pytest.mark.slow) for name in ("unsolicited", "unclaimed", "lossy"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("contract", ["duplicate", "unsolicited", "unclaimed", "lossy"])
 def test_weaker_contracts_give_the_verdicts_as_they_are(contract: str, snapshot) -> None:
     """`load,save` breaks nothing under `exactly-once`, so whatever is broken here is the connector's doing."""
     result = check_vllm(both_schedulers(Scope(("load", "save"))), contract)
