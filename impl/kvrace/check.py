@@ -11,15 +11,16 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kvmodel.contract import Contract
-from kvmodel.errors import KvraceError, quoted
+from kvmodel.errors import KvraceError
 from kvmodel.events import Event
 from kvmodel.explorer import Edge, explore
 from kvmodel.lockstep import Lockstep, Node
 from kvmodel.milestones import MILESTONE_NAMES
 from kvmodel.playback import play
 from kvmodel.port import Subject
-from kvmodel.progress import at_rest, never_at_rest, next_if_left_alone, stuck_message
+from kvmodel.progress import at_rest, never_at_rest, next_if_left_alone
 from kvmodel.properties import PROPERTY_NAMES, Finding, blame_of
+from kvmodel.rest import never_at_rest_finding
 from kvmodel.scope import Scope
 from kvrace.places import line_behind, play_recording
 from kvrace.result import CaseResult, CheckResult, Progress, Verdict, Violation
@@ -53,18 +54,6 @@ class Limits:
         if not 0 < call_timeout < float("inf"):
             raise KvraceError(f"{named('call_timeout')} {call_timeout:g}: must be more than 0 seconds")
         return cls(None if time_limit is None else time.monotonic() + time_limit, max_states, call_timeout)
-
-
-def chosen_properties(given: Sequence[str] | None) -> tuple[str, ...]:
-    """The properties with these names, in the usual order; all of them for None. Raises KvraceError for an unknown name."""
-    if given is None:
-        return PROPERTY_NAMES
-    if not given:
-        raise KvraceError("there is nothing to check: no property was given")
-    for name in given:
-        if name not in PROPERTY_NAMES:
-            raise KvraceError(f"unknown property {quoted(name)}: use one of {', '.join(PROPERTY_NAMES)}")
-    return tuple(name for name in PROPERTY_NAMES if name in given)
 
 
 _SAMPLES = 12
@@ -246,8 +235,7 @@ class CaseRun:
             order = [*graph.order_to(state), *(event for _, event in before)]
             frames, _ = play(self.subject, self.contract, order)
             last = frames[-1]
-            message = stuck_message(self.subject.scope, last.world, last.observation)
-            finding = Finding("no-stuck", message, blame, "never at rest")
+            finding = never_at_rest_finding(self.subject.scope, last.world, last.observation, blame)
             graph.found[finding.signature] = _Found(finding, order, [event for _, event in loop])
             for source, event in loop:
                 graph.recorder.mark(source, event, finding)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import CodeType, FrameType
 from typing import Any, Literal
 
@@ -119,6 +119,16 @@ def recorded_moves(
         yield moves
     finally:
         sys.setprofile(None)
+
+
+def answer_recording(
+    play: Callable[[], Response], moves_of: AbstractContextManager[list[BlockMove]], places: Places, entry_point: str
+) -> Response:
+    """Play one event and add the record to the response: moves of blocks, and the entry points that were called."""
+    with moves_of as moves:
+        response = play()
+    called = tuple(places.entry(name) for name in (entry_point, "has_requests"))
+    return response._replace(moves=tuple(moves), called=called)
 
 
 def play_recording(

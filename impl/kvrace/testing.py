@@ -36,10 +36,11 @@ from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError
 from kvmodel.port import Subject
 from kvmodel.profiles import PROFILES
+from kvmodel.properties import chosen_properties
 from kvmodel.scope import Scope, named_scope
 from kvmodel.stateful import Broken, TransferMachine
 from kvmodel.strategies import scopes
-from kvrace.check import Limits, check, chosen_properties
+from kvrace.check import Limits, check
 from kvrace.files import TraceFolder
 from kvrace.places import line_behind, play_recording
 from kvrace.render import terminal

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kvmodel import checks
+from kvmodel.errors import KvraceError, quoted
 from kvmodel.transition import Broken, Transition
 from kvmodel.world import World
 
@@ -79,6 +80,18 @@ PROPERTIES: tuple[Property, ...] = (
 )
 
 PROPERTY_NAMES = tuple(rule.name for rule in PROPERTIES)
+
+
+def chosen_properties(given: Sequence[str] | None) -> tuple[str, ...]:
+    """The properties with these names, in the usual order; all of them for None. Raises KvraceError for an unknown name."""
+    if given is None:
+        return PROPERTY_NAMES
+    if not given:
+        raise KvraceError("there is nothing to check: no property was given")
+    for name in given:
+        if name not in PROPERTY_NAMES:
+            raise KvraceError(f"unknown property {quoted(name)}: use one of {', '.join(PROPERTY_NAMES)}")
+    return tuple(name for name in PROPERTY_NAMES if name in given)
 
 
 class Finding(NamedTuple):

@@ -68,13 +68,14 @@ class _Reducer:
 
     def _loop(self, subject: Subject, walk: Lockstep, node: Node, frames: list[Frame]) -> Reduced | None:
         """A loop shows only when the order is over."""
-        if not self._same(never_at_rest_finding(walk, node)):
+        if not self._same(never_at_rest_finding(walk.scope, node.world, node.observation)):
             return None
         steps, loop = leave_alone(walk, node)
         if loop is None:
             return None
         alone = [frame_of(event, reached) for event, reached in steps]
-        finding = never_at_rest_finding(walk, steps[-1][1])
+        last = steps[-1][1]
+        finding = never_at_rest_finding(walk.scope, last.world, last.observation)
         return Reduced(subject, _order(frames), (*frames, *alone), finding, len(frames) - 1 + loop)
 
     def _same(self, finding: Finding) -> bool:

@@ -7,8 +7,11 @@ from typing import NamedTuple
 
 from kvmodel.events import Event
 from kvmodel.lockstep import Lockstep, Node
+from kvmodel.port import Observation
 from kvmodel.progress import at_rest, next_if_left_alone, stuck_message
 from kvmodel.properties import Finding, blame_of
+from kvmodel.scope import Scope
+from kvmodel.world import World
 
 
 class Walk(NamedTuple):
@@ -34,7 +37,6 @@ def leave_alone(lockstep: Lockstep, node: Node) -> Walk:
     return Walk(tuple(steps), None)
 
 
-def never_at_rest_finding(lockstep: Lockstep, node: Node) -> Finding:
-    """The finding for a walk that ends in a loop; ``node`` is a state of the loop."""
-    message = stuck_message(lockstep.scope, node.world, node.observation)
-    return Finding("no-stuck", message, blame_of(node.world), "never at rest")
+def never_at_rest_finding(scope: Scope, world: World, seen: Observation, blame: str | None = None) -> Finding:
+    """The finding for a walk that ends in a loop, from a state of the loop; without ``blame``, the blame of that state."""
+    return Finding("no-stuck", stuck_message(scope, world, seen), blame or blame_of(world), "never at rest")

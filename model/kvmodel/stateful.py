@@ -22,13 +22,13 @@ from hypothesis.strategies import SearchStrategy
 
 from kvmodel.contract import Contract
 from kvmodel.coverage import Coverage
-from kvmodel.errors import KvraceError, quoted
+from kvmodel.errors import KvraceError
 from kvmodel.events import Abort, Add, Event, Lose, Report, Schedule, TransferEnds, Update
 from kvmodel.lockstep import Lockstep, Node
 from kvmodel.playback import Frame, frame_of
 from kvmodel.port import Subject
 from kvmodel.profiles import profile
-from kvmodel.properties import PROPERTY_NAMES, Finding
+from kvmodel.properties import PROPERTY_NAMES, Finding, chosen_properties
 from kvmodel.reduce import reduce
 from kvmodel.rest import leave_alone, never_at_rest_finding
 from kvmodel.rules import fit_one_output, other_than_updates, possible_reports, refusal, stoppable, update_allowed
@@ -159,9 +159,7 @@ class TransferMachine(RuleBasedStateMachine):
     def run(cls, how_long: settings | None = None) -> None:
         """Run as a test: raises what :meth:`failure` gives for the first property that breaks, shown by a short order."""
         __tracebackhide__ = True  # of a failing test only the order is of interest
-        if not cls.properties or set(cls.properties) - set(PROPERTY_NAMES):
-            wrong = next((name for name in cls.properties if name not in PROPERTY_NAMES), "")
-            raise KvraceError(f"unknown property {quoted(wrong)}: use one of {', '.join(PROPERTY_NAMES)}")
+        chosen_properties(cls.properties or ("",))
         settings_in_force = how_long or profile(cls.profile or cls.default_profile())
         try:
             run_state_machine_as_test(cls, settings=settings_in_force)
@@ -280,7 +278,7 @@ class TransferMachine(RuleBasedStateMachine):
         for event, node in steps:
             self._reach(event, node)
         if loop is not None and "no-stuck" in self.properties:
-            self._fail(never_at_rest_finding(self._lockstep, self.node), before + loop)
+            self._fail(never_at_rest_finding(self.scope, self.node.world, self.node.observation), before + loop)
 
     def _fail(self, finding: Finding, loop_start: int | None = None) -> None:
         raise PropertyBroken(Broken(finding, self.subject, self.contract, tuple(self._frames), loop_start))

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError, quoted
+from kvmodel.properties import chosen_properties
 from kvmodel.scope import Scheduling, Scope
-from kvrace.check import Limits, check, chosen_properties
+from kvrace.check import Limits, check
 from kvrace.cli import options
 from kvrace.cli.interrupt import interruptible
 from kvrace.cli.reports import STANDARD_OUTPUT, Report, asked_for, show, tell

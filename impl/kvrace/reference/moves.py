@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
@@ -34,12 +33,10 @@ def _role(module: str, function: str) -> Role:
     return _ROLES.get(function, "decides") if module == ReferenceScheduler.__module__ else "decides"
 
 
-@contextmanager
-def moves_of(scheduler: ReferenceScheduler, places: Places) -> Iterator[list[BlockMove]]:
+def moves_of(scheduler: ReferenceScheduler, places: Places) -> AbstractContextManager[list[BlockMove]]:
     """Collect the moves of blocks while a call into the scheduler runs."""
     watched = codes(type(scheduler.pool), ("take", "share", "give_back")) | codes(type(scheduler.tables), ("end",))
-    with recorded_moves(watched, partial(_owners, scheduler), places.deciding) as moves:
-        yield moves
+    return recorded_moves(watched, partial(_owners, scheduler), places.deciding)
 
 
 def _owners(scheduler: ReferenceScheduler) -> list[int | None]:

@@ -21,6 +21,7 @@ from kvmodel.port import (
 from kvmodel.scope import Scope
 from kvrace import __version__
 from kvrace.capture import StateWalk
+from kvrace.places import answer_recording
 from kvrace.reference.connector import ScriptedConnector
 from kvrace.reference.moves import moves_of, places_of, shown
 from kvrace.reference.observation import observe
@@ -85,10 +86,8 @@ class ReferenceSubject:
     def apply(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
         if not self.records:
             return self._play(event, script)
-        with moves_of(self.scheduler, self._places) as moves:
-            response = self._play(event, script)
-        called = tuple(self._places.entry(name) for name in (_ENTRY_POINTS[type(event)], "has_requests"))
-        return response._replace(moves=tuple(moves), called=called)
+        moves = moves_of(self.scheduler, self._places)
+        return answer_recording(lambda: self._play(event, script), moves, self._places, _ENTRY_POINTS[type(event)])
 
     def _play(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
         connector = self._connector

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -29,14 +29,12 @@ def _role(module: str, function: str) -> Role:
     return "comes later" if module.startswith("vllm.") and function == "_drain_deferred_frees" else "decides"
 
 
-@contextmanager
-def moves_of(scheduler: Any, places: Places) -> Iterator[list[BlockMove]]:
+def moves_of(scheduler: Any, places: Places) -> AbstractContextManager[list[BlockMove]]:
     """Collect the moves of blocks while a call into the scheduler runs."""
     pool = scheduler.kv_cache_manager.block_pool
     manager = scheduler.kv_cache_manager.coordinator.single_type_managers[0]
     watched = codes(type(pool), MOVING) | codes(type(manager), _TAKING)
-    with recorded_moves(watched, partial(_owners, pool, manager), places.deciding) as moves:
-        yield moves
+    return recorded_moves(watched, partial(_owners, pool, manager), places.deciding)
 
 
 def _owners(pool: Any, manager: Any) -> list[int | None]:

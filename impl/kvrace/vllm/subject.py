@@ -24,6 +24,7 @@ from kvmodel.port import (
 )
 from kvmodel.scope import Scope
 from kvrace.capture import StateWalk
+from kvrace.places import answer_recording
 from kvrace.vllm.api import Api, load_api
 from kvrace.vllm.environment import make_config
 from kvrace.vllm.moves import moves_of, places_of
@@ -107,10 +108,8 @@ class VllmSubject:
     def apply(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
         if not self.records:
             return self._play(event, script)
-        with moves_of(self.scheduler, self._places) as moves:
-            response = self._play(event, script)
-        called = tuple(self._places.entry(name) for name in (_ENTRY_POINTS[type(event)], "has_requests"))
-        return response._replace(moves=tuple(moves), called=called)
+        moves = moves_of(self.scheduler, self._places)
+        return answer_recording(lambda: self._play(event, script), moves, self._places, _ENTRY_POINTS[type(event)])
 
     def _play(self, event: Event, script: dict[str, ConnectorScript]) -> Response:
         connector = self.scheduler.connector
