@@ -1,0 +1,128 @@
+"""What the connector may do: end transfers and report them, as the contract in force allows.
+
+A transfer touches its blocks until it is reported. That is the worst case: one that ends earlier touches them for a shorter time.
+"""
+
+from __future__ import annotations
+
+from kvmodel.contract import Contract
+from kvmodel.relation.policies import Policy
+from kvmodel.relation.reports import addressed, addressed_to_nobody, hearing_checks, hearing_fence, hears
+from kvmodel.relation.terms import Action, Change, Formula, Named
+from kvmodel.relation.vocabulary import (
+    ABSENT,
+    LOAD,
+    SAVE,
+    b,
+    c,
+    claimed,
+    computed,
+    d,
+    e,
+    filled,
+    giving_back,
+    phase,
+    q,
+    r,
+    reported,
+    spoiled,
+    touches,
+    transfer,
+    x,
+)
+
+RUNS = Named("the transfer runs", transfer(d, r), "KVConnectorBase_V1.get_finished")
+WAS_REPORTED = Named("the transfer was reported", reported(d, r), "contract `duplicate`")
+NEVER_CLAIMED = Named(
+    "the connector never claimed its save", ~claimed(r) & ~phase.of(r).is_(ABSENT), "contract `unsolicited`"
+)
+IS_A_SAVE = Named("the report is one of a save", d.is_(SAVE), "contract `unsolicited`")
+
+
+def _over() -> tuple[Change, ...]:
+    """The transfer is over: it touches nothing any more, and what a load brought is there unless it failed."""
+    here: Formula = e.is_(d) & x.is_(r)
+    return (
+        Change(transfer, (e, x), transfer(e, x) & ~here),
+        Change(touches, (e, x, c), touches(e, x, c) & ~here),
+        Change(filled, (c,), filled(c) | (d.is_(LOAD) & touches(LOAD, r, c) & ~spoiled(r, c))),
+        Change(reported, (e, x), reported(e, x) | here),
+    )
+
+
+def _once(may: tuple[Named, ...]) -> tuple[Named, ...]:
+    return (
+        (Named("report-once", RUNS.formula, "exactly-once: a report is the end of a transfer"),) if RUNS in may else ()
+    )
+
+
+def _to_known(name: str, policy: Policy, may: tuple[Named, ...], own: tuple[Change, ...], meaning: str) -> Action:
+    """A report that the scheduler takes for one of request ``q``."""
+    return Action(
+        name, "connector", (d, r, q, giving_back), (*may, addressed(), hearing_fence(policy)), (*own, *hears(policy)), meaning,
+        "Scheduler._update_from_kv_xfer_finished", (*_once(may), *hearing_checks(policy)),
+    )  # fmt: skip
+
+
+def _to_nobody(name: str, policy: Policy, may: tuple[Named, ...], own: tuple[Change, ...], meaning: str) -> Action:
+    """A report for an id the scheduler does not know."""
+    accepted = Named("no-crash", policy.accepts_unknown, "assert req_id in self.requests")
+    return Action(
+        name, "connector", (d, r), (*may, addressed_to_nobody()), own, meaning,
+        "Scheduler._update_from_kv_xfer_finished", (*_once(may), accepted),
+    )  # fmt: skip
+
+
+def _both(
+    name: str, policy: Policy, may: tuple[Named, ...], own: tuple[Change, ...], meaning: str
+) -> tuple[Action, ...]:
+    return (
+        _to_known(name, policy, may, own, meaning),
+        _to_nobody(f"{name}_unknown", policy, may, own, f"{meaning}; the scheduler knows no request of that id"),
+    )
+
+
+def load_fails() -> Action:
+    here = x.is_(r) & c.is_(b)
+    return Action(
+        "load_fails",
+        "connector",
+        (r, b),
+        (Named("the load runs there", touches(LOAD, r, b)),),
+        (
+            Change(spoiled, (x, c), spoiled(x, c) | here),
+            Change(computed, (x, c), computed(x, c) & ~here),
+        ),
+        "a block cannot be loaded; the scheduler counts no KV there and computes it, and the load is still reported",
+        "KVConnectorBase_V1.get_block_ids_with_load_errors",
+    )
+
+
+def lose() -> Action:
+    here: Formula = e.is_(d) & x.is_(r)
+    return Action(
+        "lose",
+        "connector",
+        (d, r),
+        (RUNS,),
+        (
+            Change(transfer, (e, x), transfer(e, x) & ~here),
+            Change(touches, (e, x, c), touches(e, x, c) & ~here),
+        ),
+        "a transfer ends and is never reported",
+        "contract `lossy`",
+    )
+
+
+def connector_actions(policy: Policy, contract: Contract) -> tuple[Action, ...]:
+    """What the connector may do under this contract."""
+    actions = [load_fails(), *_both("report", policy, (RUNS,), _over(), "a transfer is over and reported")]
+    if contract.duplicate:
+        actions += _both("report_again", policy, (WAS_REPORTED,), (), "a transfer is reported once more")
+    if contract.unsolicited:
+        actions += _both(
+            "report_unasked", policy, (IS_A_SAVE, NEVER_CLAIMED), (), "a save is reported that was never claimed"
+        )
+    if contract.lossy:
+        actions.append(lose())
+    return tuple(actions)

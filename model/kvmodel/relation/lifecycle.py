@@ -1,0 +1,104 @@
+"""How a request comes and how it ends: by its client, by its last token, or by a load that failed."""
+
+from __future__ import annotations
+
+from kvmodel.contract import Contract
+from kvmodel.relation.ownership import fence, gives_up, known, live, moves_to, once
+from kvmodel.relation.terms import Action, Change, Choice, Named, exists
+from kvmodel.relation.vocabulary import (
+    ABSENT,
+    CLAIMED,
+    GONE,
+    HELD,
+    HIDDEN,
+    LOAD,
+    LOADING,
+    NOTHING,
+    RUNNING,
+    SAVE,
+    WAITING,
+    answer,
+    any_request,
+    arrived,
+    awaited,
+    c,
+    claimed,
+    computed,
+    e,
+    giving_back,
+    name_of,
+    phase,
+    r,
+    touches,
+    transfer,
+    x,
+)
+
+
+def add() -> Action:
+    other = known(any_request) & name_of.of(any_request).is_(name_of.of(r))
+    return Action(
+        "add",
+        "client",
+        (r,),
+        (
+            Named("it is new", phase.of(r).is_(ABSENT)),
+            Named("no known request has its id", ~exists(any_request, other), "else vLLM asserts (since 0.15.1)"),
+        ),
+        (moves_to(r, WAITING),),
+        "a client sends a request",
+        "Scheduler.add_request",
+        (Named("finish-once", phase.of(r).is_(ABSENT), "a request lives once"),),
+    )
+
+
+def _ends(name: str, who: str, may: Named, contract: Contract, meaning: str, source: str) -> Action:
+    """The end of a request: the connector is told and answers, then the blocks stay or go."""
+    load_runs = phase.of(r).is_(LOADING) & ~arrived(r)
+    stays = load_runs | answer.is_(CLAIMED)
+    saves = ~answer.is_(NOTHING)
+    honest = () if contract.unclaimed else (
+        Named("the connector does not hide a save", ~answer.is_(HIDDEN), "KVConnectorBase_V1.request_finished"),
+    )  # fmt: skip
+    alone = Named("load and save are never pending together", saves >> ~transfer(LOAD, r), "contract `single`")
+    here = x.is_(r)
+    return Action(
+        name,
+        who,
+        (r, answer, giving_back),
+        (may, *honest, *((alone,) if contract.single else ()), fence(r, ~stays)),
+        (
+            Change(phase, (x,), Choice(here, Choice(stays, HELD, GONE), phase.of(x))),
+            Change(
+                awaited,
+                (e, x),
+                awaited(e, x) | (here & ((e.is_(LOAD) & load_runs) | (e.is_(SAVE) & answer.is_(CLAIMED)))),
+            ),
+            Change(arrived, (x,), arrived(x) & ~here),
+            Change(claimed, (x,), claimed(x) | (here & answer.is_(CLAIMED))),
+            Change(transfer, (e, x), transfer(e, x) | (here & e.is_(SAVE) & saves)),
+            Change(touches, (e, x, c), touches(e, x, c) | (here & e.is_(SAVE) & saves & computed(r, c))),
+            *gives_up(r, ~stays),
+        ),
+        meaning,
+        source,
+        (Named("finish-once", live(r), "request_finished is called once"), once(r, ~stays)),
+    )
+
+
+def ends(contract: Contract) -> tuple[Action, ...]:
+    """The three ways in which a request ends."""
+    return (
+        _ends(
+            "abort", "client", Named("it is not over", live(r)), contract,
+            "the client is gone, at any moment; the connector answers at request_finished", "Scheduler.finish_requests",
+        ),
+        _ends(
+            "stop", "engine", Named("it runs", phase.of(r).is_(RUNNING)), contract,
+            "its last token came with the output of a step", "Scheduler.update_from_output",
+        ),
+        _ends(
+            "fail", "engine", Named("it loads", phase.of(r).is_(LOADING)), contract,
+            "its load failed and the policy for load failures is `fail`", "Scheduler._handle_invalid_blocks",
+        ),
+    )  # fmt: skip

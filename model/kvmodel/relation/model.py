@@ -1,0 +1,47 @@
+"""The whole relation for one completion policy, one connector contract and one way of naming requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from kvmodel.contract import Contract
+from kvmodel.relation.connector import connector_actions
+from kvmodel.relation.lifecycle import add, ends
+from kvmodel.relation.policies import Policy
+from kvmodel.relation.safety import LOADS_ONCE, UNIQUE_IDS, invariant, properties
+from kvmodel.relation.scheduling import scheduling_actions
+from kvmodel.relation.terms import Action, Named, forall
+from kvmodel.relation.vocabulary import name_of, x, y
+
+
+@dataclass(frozen=True)
+class Model:
+    """``assumed``: names of :data:`~kvmodel.relation.safety.ASSUMPTIONS`."""
+
+    policy: Policy
+    contract: Contract
+    assumed: frozenset[str] = frozenset()
+
+    @cached_property
+    def actions(self) -> tuple[Action, ...]:
+        return (
+            add(),
+            *ends(self.contract),
+            *scheduling_actions(self.contract, LOADS_ONCE in self.assumed),
+            *connector_actions(self.policy, self.contract),
+        )
+
+    @cached_property
+    def properties(self) -> tuple[Named, ...]:
+        return properties(self.contract)
+
+    @cached_property
+    def invariant(self) -> tuple[Named, ...]:
+        return invariant(self.policy, self.contract, self.assumed)
+
+    @cached_property
+    def axioms(self) -> tuple[Named, ...]:
+        """What is true of that which never changes."""
+        same = name_of.of(x).is_(name_of.of(y)) >> x.is_(y)
+        return (Named("every request has an id of its own", forall(x, y, same)),) if UNIQUE_IDS in self.assumed else ()

@@ -1,0 +1,55 @@
+"""How the scheduler takes a report: `Scheduler._update_from_kv_xfer_finished`, by the policy in force."""
+
+from __future__ import annotations
+
+from kvmodel.relation.ownership import fence, gives_up, known, once
+from kvmodel.relation.policies import Policy
+from kvmodel.relation.terms import Change, Choice, Named, exists
+from kvmodel.relation.vocabulary import (
+    GONE,
+    LOAD,
+    LOADING,
+    any_request,
+    arrived,
+    awaited,
+    d,
+    e,
+    name_of,
+    phase,
+    q,
+    r,
+    x,
+)
+
+
+def hears(policy: Policy) -> tuple[Change, ...]:
+    """What a report of transfer ``d`` does in the scheduler, which takes it for one of request ``q``."""
+    frees = policy.frees(d, q)
+    wakes = d.is_(LOAD) & phase.of(q).is_(LOADING)
+    here = x.is_(q)
+    return (
+        Change(phase, (x,), Choice(here & frees, GONE, phase.of(x))),
+        Change(awaited, (e, x), awaited(e, x) & ~(here & (frees | e.is_(d)))),
+        Change(arrived, (x,), arrived(x) | (here & wakes)),
+        *gives_up(q, frees),
+    )
+
+
+def hearing_checks(policy: Policy) -> tuple[Named, ...]:
+    """What must hold whenever a report is taken for one of request ``q``."""
+    accepted = Named("no-crash", policy.accepts(d, q), "_update_from_kv_xfer_finished, _free_blocks: is_finished")
+    return (accepted, once(q, policy.frees(d, q)))
+
+
+def hearing_fence(policy: Policy) -> Named:
+    return fence(q, policy.frees(d, q))
+
+
+def addressed() -> Named:
+    """The report is taken for one of the known request that has its id now."""
+    return Named("it is known by the id that is reported", known(q) & name_of.of(q).is_(name_of.of(r)))
+
+
+def addressed_to_nobody() -> Named:
+    named = known(any_request) & name_of.of(any_request).is_(name_of.of(r))
+    return Named("no known request has the id that is reported", ~exists(any_request, named))
