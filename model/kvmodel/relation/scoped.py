@@ -11,7 +11,7 @@ from dataclasses import replace
 from kvmodel.relation.finite import FiniteInstance
 from kvmodel.relation.ground import Cell, Universe
 from kvmodel.relation.model import Model
-from kvmodel.relation.terms import Action, Formula, Named, Symbol, Term, conjunction, exists, forall
+from kvmodel.relation.terms import Action, Element, Formula, Named, Symbol, Term, conjunction, exists, forall
 from kvmodel.relation.vocabulary import (
     AT_ONCE,
     BEHIND_STEPS,
@@ -116,7 +116,9 @@ def scoped(model: Model, scope: Scope, *, failures: bool = False, ids: tuple[str
     true |= {(earlier, (low, high)) for place, high in enumerate(steps) for low in steps[:place]}
     true |= {(overlapping, ())} if scope.scheduling == "async" else set()
     true |= {(sharing, ())} if scope.prefix_sharing else set()
-    values = {(name_of, (request,)): ID.element(name) for request, name in zip(requests, names, strict=True)}
+    values: dict[Cell, Element] = {
+        (name_of, (request,)): ID.element(name) for request, name in zip(requests, names, strict=True)
+    }
     universe = Universe(elements, frozenset(true), values)
     contract = model.contract
     actions = []
