@@ -19,6 +19,7 @@ from kvmodel.relation.terms import (
     Equal,
     Expression,
     Formula,
+    Implies,
     Not,
     Or,
     Quantified,
@@ -119,6 +120,8 @@ class Universe:
                 return all_of([self.ground(part, values) for part in parts])
             case Or(parts):
                 return any_of([self.ground(part, values) for part in parts])
+            case Implies(premise, conclusion):
+                return any_of([negation(self.ground(premise, values)), self.ground(conclusion, values)])
             case Quantified(kind, variables, body):
                 cases = [self.ground(body, {**values, **choice}) for choice in self.choices(variables)]
                 return all_of(cases) if kind == "forall" else any_of(cases)

@@ -14,6 +14,7 @@ from kvmodel.relation.terms import (
     Element,
     Equal,
     Formula,
+    Implies,
     Not,
     Or,
     Quantified,
@@ -88,6 +89,8 @@ class Translation:
                 return z3.And(*(self.formula(p, names, stamp) for p in parts), self._true)
             case Or(parts):
                 return z3.Or(*(self.formula(p, names, stamp) for p in parts), z3.Not(self._true))
+            case Implies(premise, conclusion):
+                return z3.Implies(self.formula(premise, names, stamp), self.formula(conclusion, names, stamp))
             case Quantified(kind, variables, body):
                 bound = {v: z3.Const(f"{v.name}!", self.sort(v.sort)) for v in variables}
                 quantifier = z3.ForAll if kind == "forall" else z3.Exists

@@ -87,7 +87,7 @@ class Formula:
         return self.formula if isinstance(self, Not) else Not(self)
 
     def __rshift__(self, other: Formula) -> Formula:
-        return disjunction((~self, other))
+        return Implies(self, other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,12 @@ class And(Formula):
 @dataclass(frozen=True, slots=True)
 class Or(Formula):
     parts: tuple[Formula, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Implies(Formula):
+    premise: Formula
+    conclusion: Formula
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +259,8 @@ def rebuild(expression: Expression, replace: Callable[[Expression], Expression |
             return conjunction(_formula(part, replace) for part in parts)
         case Or(parts):
             return disjunction(_formula(part, replace) for part in parts)
+        case Implies(premise, conclusion):
+            return Implies(_formula(premise, replace), _formula(conclusion, replace))
         case Quantified(kind, variables, body):
             return Quantified(kind, variables, _formula(body, replace))
     return expression
