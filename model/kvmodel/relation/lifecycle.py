@@ -52,21 +52,26 @@ def add() -> Action:
     )
 
 
+def answer_guards(contract: Contract) -> tuple[Named, ...]:
+    """What the contract asks of the connector's answer at ``request_finished``."""
+    honest = Named("the connector does not hide a save", ~answer.is_(HIDDEN), "KVConnectorBase_V1.request_finished")
+    alone = Named(
+        "load and save are never pending together", ~answer.is_(NOTHING) >> ~transfer(LOAD, r), "contract `single`"
+    )
+    return (*(() if contract.unclaimed else (honest,)), *((alone,) if contract.single else ()))
+
+
 def _ends(name: str, who: str, may: Named, contract: Contract, meaning: str, source: str) -> Action:
     """The end of a request: the connector is told and answers, then the blocks stay or go."""
     load_runs = phase.of(r).is_(LOADING) & ~arrived(r)
     stays = load_runs | answer.is_(CLAIMED)
     saves = ~answer.is_(NOTHING)
-    honest = () if contract.unclaimed else (
-        Named("the connector does not hide a save", ~answer.is_(HIDDEN), "KVConnectorBase_V1.request_finished"),
-    )  # fmt: skip
-    alone = Named("load and save are never pending together", saves >> ~transfer(LOAD, r), "contract `single`")
     here = x.is_(r)
     return Action(
         name,
         who,
         (r, answer, giving_back),
-        (may, *honest, *((alone,) if contract.single else ()), fence(r, ~stays)),
+        (may, *answer_guards(contract), fence(r, ~stays)),
         (
             Change(phase, (x,), Choice(here, Choice(stays, HELD, GONE), phase.of(x))),
             Change(
