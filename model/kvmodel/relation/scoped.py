@@ -102,17 +102,21 @@ def _fences(action: Action) -> Formula:
     return giving_back.is_(AT_ONCE) | (giving_back.is_(BEHIND_STEPS) & overlapping() & at_work)
 
 
-def scoped(model: Model, scope: Scope, *, failures: bool = False, ids: tuple[str, ...] = ()) -> FiniteInstance:
+def scoped(
+    model: Model, scope: Scope, *, blocks: int | None = None, failures: bool = False, ids: tuple[str, ...] = ()
+) -> FiniteInstance:
     """The finite instance of ``model`` for ``scope``. ``ids`` names the requests (default: each by its own letter); ``failures``
-    lets loads fail. The relation knows no sizes: a request may take as many blocks as there are."""
+    lets loads fail. The relation knows no sizes: a request may take as many blocks as there are, which is why an instance may have
+    other ``blocks`` than its scope."""
     requests = tuple(REQUEST.element(name) for name in scope.names)
-    blocks = tuple(BLOCK.element(str(number + 1)) for number in range(scope.blocks))
+    size = scope.blocks if blocks is None else blocks
+    pool = tuple(BLOCK.element(str(number + 1)) for number in range(size))
     steps = tuple(STEP.element(str(number + 1)) for number in range(scope.steps_in_flight))
     names = ids or scope.names
-    elements = {REQUEST: requests, BLOCK: blocks, STEP: steps, ID: tuple(map(ID.element, dict.fromkeys(names)))}
+    elements = {REQUEST: requests, BLOCK: pool, STEP: steps, ID: tuple(map(ID.element, dict.fromkeys(names)))}
     true: set[Cell] = {(loads, (request,)) for index, request in enumerate(requests) if scope.loads(index)}
     true |= {(saves, (request,)) for index, request in enumerate(requests) if scope.saves(index)}
-    true |= {(lower, (low, high)) for place, high in enumerate(blocks) for low in blocks[:place]}
+    true |= {(lower, (low, high)) for place, high in enumerate(pool) for low in pool[:place]}
     true |= {(earlier, (low, high)) for place, high in enumerate(steps) for low in steps[:place]}
     true |= {(overlapping, ())} if scope.scheduling == "async" else set()
     true |= {(sharing, ())} if scope.prefix_sharing else set()
