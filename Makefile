@@ -57,7 +57,7 @@ bench: $(VLLM) ## measure; the numbers go to build/bench.json
 	$(BIN)/python -m tests.bench $(ARGS)
 
 docs: $(VLLM) ## generate the tables and diagrams in spec/ anew
-	$(BIN)/python spec/generate.py
+	$(BIN)/python -m spec.generate
 
 clean: ## remove the environment, build results, traces and caches
 	rm -rf $(VENV) build dist kvrace-traces .hypothesis .mypy_cache .pytest_cache .ruff_cache

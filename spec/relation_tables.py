@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
+from spec.markdown import markdown_table
+
 from kvmodel.contract import Contract
 from kvmodel.relation.finite import FiniteInstance
 from kvmodel.relation.lives import lives
@@ -22,7 +24,6 @@ from kvmodel.relation.vocabulary import (
     stage,
 )
 from kvmodel.scope import Scope
-from spec.markdown import markdown_table
 
 EVERYTHING = Contract.parse("unclaimed,duplicate,unsolicited,lossy")
 _SCHEDULERS_OWN = 9
@@ -32,8 +33,8 @@ _SCHEDULERS_OWN = 9
 @cache
 def _alone() -> FiniteInstance:
     """One request with everything that can happen to it: two steps in flight, shared blocks, loads that fail."""
-    scope = Scope(("load_save",), "async", blocks=2, prefix_sharing=True)
-    return scoped(Model(POLICIES["wait_for_all"], Contract()), scope, failures=True)
+    scope = Scope(("load_save",), "async", prefix_sharing=True)
+    return scoped(Model(POLICIES["wait_for_all"], Contract()), scope, blocks=1, failures=True)
 
 
 def phases() -> str:
@@ -43,7 +44,7 @@ def phases() -> str:
 def _diagram(symbol: Symbol, first: str) -> str:
     edges: dict[tuple[str, str], list[str]] = {}
     order = [action.name for action in _alone().actions]
-    for before, action, after in sorted(lives(_alone(), symbol), key=lambda edge: order.index(edge[1])):
+    for before, action, after in sorted(lives(_alone(), symbol), key=lambda edge: (order.index(edge[1]), edge)):
         edges.setdefault((before, after), []).append(action)
     lines = [f"    {before} --> {after}: {', '.join(actions)}" for (before, after), actions in edges.items()]
     return "\n".join(["```mermaid", "stateDiagram-v2", f"    [*] --> {first}", *lines, "```"]) + "\n"
@@ -89,10 +90,14 @@ def guards() -> str:
 def state() -> str:
     rows = []
     for place, symbol in enumerate((*STATE, *RIGID)):
-        whose = "the scheduler" if place < _SCHEDULERS_OWN else "workers, connector" if symbol in STATE else "never changes"
+        whose = (
+            "the scheduler" if place < _SCHEDULERS_OWN else "workers, connector" if symbol in STATE else "never changes"
+        )
         arguments = ", ".join(sort.name.lower() for sort in symbol.arguments)
         start = symbol.initially or ("all" if symbol in INITIALLY_TRUE else "-" if symbol in RIGID else "none")
-        rows.append([f"`{symbol.name}({arguments})`" if arguments else f"`{symbol.name}`", whose, symbol.meaning, start])
+        rows.append(
+            [f"`{symbol.name}({arguments})`" if arguments else f"`{symbol.name}`", whose, symbol.meaning, start]
+        )
     return markdown_table(["part of the state", "known to", "meaning", "at the start"], rows)
 
 
@@ -112,7 +117,7 @@ def policies() -> str:
 
 def _after_each(policy: str, reports: tuple[str, str]) -> Iterator[str]:
     """What is so after the abort and after each report, for a load and a save of one request that are both pending."""
-    instance = scoped(Model(POLICIES[policy], Contract()), Scope(("load_save",), blocks=1))
+    instance = scoped(Model(POLICIES[policy], Contract()), Scope(("load_save",)), blocks=1)
     at = instance.start
     for name in ("add A", "build 1", "take A 1", "start_load A", "dispatch 1", "abort A claimed at_once"):
         at = instance.move_named[name].apply(at)
@@ -129,14 +134,15 @@ def _after_each(policy: str, reports: tuple[str, str]) -> Iterator[str]:
 
 
 def _so(instance: FiniteInstance, at: int) -> str:
-    true = {(symbol.name, *(element.name for element in elements)) for symbol, elements in instance.layout.true_cells(at)}
+    true = {
+        (symbol.name, *(element.name for element in elements)) for symbol, elements in instance.layout.true_cells(at)
+    }
     where = next(iter(instance.layout.values(at).values())).name
-    waits = [direction for direction in ("load", "save") if ("awaited", direction, "A") in true]
     runs = [direction for direction in ("load", "save") if ("transfer", direction, "A") in true]
     block = "block in the pool" if ("free", "1") in true else "block kept"
-    words = [f"`{where}`", block, f"{' and '.join(runs)} still run{'s' if len(runs) == 1 else ''}" if runs else "no transfer runs"]
+    running = f"{' and '.join(runs)} still run{'s' if len(runs) == 1 else ''}" if runs else "no transfer runs"
+    words = [f"`{where}`", block, running]
     broken = list(dict.fromkeys(rule.name for rule, holds in instance.judges if not holds(at)))
-    del waits
     return ", ".join(words) + "".join(f"; **`{name}` broken**" for name in broken)
 
 
