@@ -118,3 +118,10 @@ def test_nobody_is_reported_before_he_came() -> None:
     nobody = World((RequestState(),))
     assert not may_report("unsolicited")(nobody, "A", 0, "save")
     assert not may_report("due")(nobody, "A", 0, "load")
+
+
+def test_every_action_and_every_guard_names_its_source() -> None:
+    for action in MODEL.actions:
+        assert action.meaning and action.source, action.name
+        for guard in action.guards:
+            assert guard.why, f"{action.name}: {guard.name}"

@@ -106,7 +106,7 @@ def load_fails() -> Action:
         "load_fails",
         "connector",
         (r, b),
-        (Named("the load runs there", touches(LOAD, r, b)),),
+        (Named("the load runs there", touches(LOAD, r, b), "invalid_block_ids: blocks of a load"),),
         (
             Change(spoiled, (x, c), spoiled(x, c) | here),
             Change(computed, (x, c), computed(x, c) & ~here),

@@ -42,7 +42,7 @@ def add() -> Action:
         "client",
         (r,),
         (
-            Named("it is new", phase.of(r).is_(ABSENT)),
+            Named("it is new", phase.of(r).is_(ABSENT), "a request that is sent again is another one"),
             Named("no known request has its id", ~exists(any_request, other), "else vLLM asserts (since 0.15.1)"),
         ),
         (moves_to(r, WAITING),),
@@ -95,15 +95,15 @@ def ends(contract: Contract) -> tuple[Action, ...]:
     """The three ways in which a request ends."""
     return (
         _ends(
-            "abort", "client", Named("it is not over", live(r)), contract,
+            "abort", "client", Named("it is not over", live(r), "Scheduler.finish_requests passes over what is over"), contract,
             "the client is gone, at any moment; the connector answers at request_finished", "Scheduler.finish_requests",
         ),
         _ends(
-            "stop", "engine", Named("it runs", phase.of(r).is_(RUNNING)), contract,
+            "stop", "engine", Named("it runs", phase.of(r).is_(RUNNING), "Scheduler.running"), contract,
             "its last token came with the output of a step", "Scheduler.update_from_output",
         ),
         _ends(
-            "fail", "engine", Named("it loads", phase.of(r).is_(LOADING)), contract,
+            "fail", "engine", Named("it loads", phase.of(r).is_(LOADING), "status WAITING_FOR_REMOTE_KVS"), contract,
             "its load failed and the policy for load failures is `fail`", "Scheduler._handle_invalid_blocks",
         ),
     )  # fmt: skip
