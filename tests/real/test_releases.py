@@ -77,7 +77,7 @@ def test_every_order_of_small_ends_as_on_the_installed_release(release: Release,
     assert {found["location"].partition(":")[0] for found in other["violations"]} == {"vllm/v1/core/sched/scheduler.py"}
 
 
-def test_a_found_order_fails_again_there_and_as_a_test_without_kvrace(release: Release, tmp_path: Path) -> None:
+def test_found_orders_fail_again_there(release: Release, tmp_path: Path) -> None:
     _checked(tmp_path, "--scope", "seed", release=release)
     traces = sorted(map(str, tmp_path.glob("kvrace-traces/*.itf.json")))
     assert len(traces) == 5
