@@ -13,6 +13,9 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from spec.markdown import markdown_table
+from spec.relation_tables import RELATION_TABLES
+
 import kvrace
 from kvmodel.contract import MEANINGS, Contract
 from kvmodel.milestones import MILESTONES
@@ -27,22 +30,19 @@ MARK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n)(.*?)(<!-- end -->)", re.DO
 FINDINGS_SCOPES = ("small", "pressure", "prefix", "chunked", "priority")
 
 
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
-
-
 def kinds() -> str:
-    return _table(["kind", "meaning"], [[f"`{name}`", meaning] for name, meaning in KINDS.items()])
+    return markdown_table(["kind", "meaning"], [[f"`{name}`", meaning] for name, meaning in KINDS.items()])
 
 
 def contracts() -> str:
-    return _table(["name", "the connector may …"], [[f"`{name}`", meaning] for name, meaning in MEANINGS.items()])
+    return markdown_table(
+        ["name", "the connector may …"], [[f"`{name}`", meaning] for name, meaning in MEANINGS.items()]
+    )
 
 
 def properties() -> str:
     rows = [[f"`{rule.name}`", rule.meaning, rule.source] for rule in PROPERTIES]
-    return _table(["name", "holds when", "where the rule comes from"], rows)
+    return markdown_table(["name", "holds when", "where the rule comes from"], rows)
 
 
 def scopes() -> str:
@@ -51,11 +51,11 @@ def scopes() -> str:
         cases = named_scope(name)
         sizes = sorted({f"{case.blocks} blocks of {case.block_size}" for case in cases})
         rows.append([f"`{name}`", meaning, str(len(cases)), ", ".join(sizes)])
-    return _table(["name", "what it is for", "cases", "pool"], rows)
+    return markdown_table(["name", "what it is for", "cases", "pool"], rows)
 
 
 def milestones() -> str:
-    return _table(["name", "the situation"], [[f"`{m.name}`", m.meaning] for m in MILESTONES])
+    return markdown_table(["name", "the situation"], [[f"`{m.name}`", m.meaning] for m in MILESTONES])
 
 
 def merging() -> str:
@@ -70,7 +70,7 @@ def merging() -> str:
     rows += [
         [f"`{prefix}`, every class", "configuration, not changed after construction"] for prefix in rules.opaque_modules
     ]
-    return f"vLLM {api.version}:\n\n" + _table(["state", "how it is compared, or why it is not"], rows)
+    return f"vLLM {api.version}:\n\n" + markdown_table(["state", "how it is compared, or why it is not"], rows)
 
 
 def _length(violation: Violation) -> str:
@@ -113,7 +113,7 @@ def findings() -> str:
     assert all(result.complete for result in results)
     return (
         f"Stock vLLM {identity.version}, `Scheduler` and `AsyncScheduler`, by kvrace {kvrace.__version__}:\n\n"
-        + _table(head, [_row(result) for result in results])
+        + markdown_table(head, [_row(result) for result in results])
     )
 
 
@@ -130,7 +130,7 @@ def orders() -> str:
             if violation.loop_start is not None:
                 order += "<br>then for ever:<br>" + "<br>".join(violation.events[violation.loop_start :])
             rows.append([f"`{violation.property}`", f"`{contract}`", violation.blame, violation.message, order])
-    return _table(["property", "first under", "blame", "what is wrong", "shortest order"], rows)
+    return markdown_table(["property", "first under", "blame", "what is wrong", "shortest order"], rows)
 
 
 def _kills(mutants: list[Mutant]) -> str:
@@ -147,7 +147,7 @@ def _kills(mutants: list[Mutant]) -> str:
                 ", ".join(f"`{name}`" for name in row.also) or "-",
             ]
         )
-    return f"{len(rows)} mutants, all killed:\n\n" + _table(
+    return f"{len(rows)} mutants, all killed:\n\n" + markdown_table(
         ["mutant", "the planted fault", "killed by", "in", "also seen by"], rows
     )
 
@@ -171,6 +171,7 @@ FROM_THE_MODEL: dict[str, Callable[[], str]] = {
     "scopes": scopes,
     "milestones": milestones,
     "merging": merging,
+    **RELATION_TABLES,
 }
 FROM_RUNS: dict[str, Callable[[], str]] = {
     "findings": findings,
