@@ -15,6 +15,7 @@ from pathlib import Path
 
 from spec.markdown import markdown_table
 from spec.relation_tables import RELATION_TABLES
+from spec.spin_table import agreement
 
 import kvrace
 from kvmodel.contract import MEANINGS, Contract
@@ -178,6 +179,7 @@ FROM_RUNS: dict[str, Callable[[], str]] = {
     "orders": orders,
     "reference-mutants": reference_mutants,
     "vllm-mutants": vllm_mutants,
+    "agreement": agreement,
 }
 
 
