@@ -147,7 +147,7 @@ def invent() -> Action:
 
 def _unsolicited(policy: Policy, in_time: bool) -> tuple[Action, ...]:
     """A report that was invented is processed. ``in_time``: its request has not ended with a claim since."""
-    may = (IS_A_SAVE, Named("the report is on its way", unasked(r), "contract `unsolicited`"))
+    may: tuple[Named, ...] = (IS_A_SAVE, Named("the report is on its way", unasked(r), "contract `unsolicited`"))
     if in_time:
         may = (*may, Named("nothing was claimed since", ~claimed(r), "assumption `unasked-in-time`"))
     processed = (Change(unasked, (x,), unasked(x) & ~x.is_(r)),)
