@@ -29,6 +29,7 @@ from kvmodel.relation.vocabulary import (
     spoiled,
     touches,
     transfer,
+    unasked,
     x,
 )
 
@@ -44,7 +45,7 @@ REPORT_GUARDS: dict[ReportKind, tuple[Named, ...]] = {
     "duplicate": (WAS_REPORTED,),
     "unsolicited": (IS_A_SAVE, NEVER_CLAIMED),
 }
-"""What the connector itself must see to when it reports, for each kind of report; a contract allows some of the kinds."""
+"""What the connector itself must see to when it sends a report of each kind; a contract allows some of the kinds."""
 
 
 def report_kinds(contract: Contract) -> tuple[ReportKind, ...]:
@@ -132,18 +133,41 @@ def lose() -> Action:
     )
 
 
-def connector_actions(policy: Policy, contract: Contract) -> tuple[Action, ...]:
-    """What the connector may do under this contract."""
-    reports = [action for kind in report_kinds(contract) for action in _report(kind, policy)]
-    return (load_fails(), *reports, *((lose(),) if contract.lossy else ()))
+def invent() -> Action:
+    return Action(
+        "invent",
+        "connector",
+        (r,),
+        (NEVER_CLAIMED,),
+        (Change(unasked, (x,), unasked(x) | x.is_(r)),),
+        "the connector sends a report of a save that it never claimed; the request may end before it is processed",
+        "contract `unsolicited`",
+    )
 
 
-def _report(kind: ReportKind, policy: Policy) -> tuple[Action, ...]:
-    may = REPORT_GUARDS[kind]
+def _unsolicited(policy: Policy, in_time: bool) -> tuple[Action, ...]:
+    """A report that was invented is processed. ``in_time``: its request has not ended with a claim since."""
+    may: tuple[Named, ...] = (IS_A_SAVE, Named("the report is on its way", unasked(r), "contract `unsolicited`"))
+    if in_time:
+        may = (*may, Named("nothing was claimed since", ~claimed(r), "assumption `unasked-in-time`"))
+    processed = (Change(unasked, (x,), unasked(x) & ~x.is_(r)),)
+    return (
+        invent(),
+        *_both("report_unasked", policy, may, processed, "a report of a save that was never claimed is processed"),
+    )
+
+
+def _report(kind: ReportKind, policy: Policy, in_time: bool) -> tuple[Action, ...]:
     match kind:
         case "due":
-            return _both("report", policy, may, _over(), "a transfer is over and reported")
+            return _both("report", policy, REPORT_GUARDS[kind], _over(), "a transfer is over and reported")
         case "duplicate":
-            return _both("report_again", policy, may, (), "a transfer is reported once more")
+            return _both("report_again", policy, REPORT_GUARDS[kind], (), "a transfer is reported once more")
         case "unsolicited":
-            return _both("report_unasked", policy, may, (), "a save is reported that was never claimed")
+            return _unsolicited(policy, in_time)
+
+
+def connector_actions(policy: Policy, contract: Contract, unasked_in_time: bool) -> tuple[Action, ...]:
+    """What the connector may do under this contract."""
+    reports = [action for kind in report_kinds(contract) for action in _report(kind, policy, unasked_in_time)]
+    return (load_fails(), *reports, *((lose(),) if contract.lossy else ()))
