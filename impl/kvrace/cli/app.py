@@ -12,6 +12,7 @@ from kvrace.cli.export import export_command
 from kvrace.cli.mutants import mutants_command
 from kvrace.cli.replay import replay_command
 from kvrace.cli.show import show_command
+from kvrace.cli.suite import suite_command
 
 HELP = (
     "Play every order of abort, schedule and KV-transfer events on the real vLLM v1 scheduler.\n\n"
@@ -33,6 +34,7 @@ app.command("replay")(replay_command)
 app.command("show")(show_command)
 app.command("export")(export_command)
 app.command("mutants")(mutants_command)
+app.command("suite")(suite_command)
 
 
 def _version(wanted: bool) -> None:

@@ -45,6 +45,11 @@ class ProgressLine:
             f"{','.join(progress.scope.requests)} {progress.scope.scheduling}"
         )
 
+    def playing(self, name: str, done: int, tours: int) -> None:
+        """Show how far a suite is."""
+        if done & 15 == 0:
+            self._show(f"{name}  tour {done + 1:,}/{tours:,}")
+
     def clear(self) -> None:
         """Leave no trace of the line."""
         if self._shown:
