@@ -6,7 +6,7 @@ A transition is written ``source label target``, and after it the transfers that
 from __future__ import annotations
 
 import networkx
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvmodel.fairness import Alone, is_fair, traps
@@ -77,6 +77,7 @@ TRANSITIONS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(TRANSITIONS, st.frozensets(st.integers(0, 7), max_size=3))
 def test_the_loop_of_every_trap_is_a_fair_run_that_stays_in_it(
     transitions: list[Alone[str]], resting: frozenset[int]
@@ -90,6 +91,7 @@ def test_the_loop_of_every_trap_is_a_fair_run_that_stays_in_it(
         assert {step.source for step in loop} <= trap.states and not trap.states & resting
 
 
+@settings(deadline=None)
 @given(TRANSITIONS, st.frozensets(st.integers(0, 7), max_size=3))
 def test_without_a_trap_every_state_can_come_to_rest_or_to_a_dead_end(
     transitions: list[Alone[str]], resting: frozenset[int]

@@ -55,10 +55,11 @@ def replay_command(
     \b
     Exit status:
       0  fixed, or still holds: everything was played, nothing is violated
-         and a text is as written; a suite conforms, whatever is violated in it;
-         with --rewrite: the file now says what happens, also when that is a violation
-      1  still failing, fails differently, newly failing, or written otherwise;
-         a suite differs
+         and a text is as written; a suite conforms, violations and all;
+         with --rewrite: the file now says what happens, also when that
+         is a violation
+      1  still failing, fails differently, newly failing, or written
+         otherwise; or a suite differs
       2  usage or environment error, with one line on standard error
       3  diverged: the order cannot be played to its end on this scheduler
          (--rewrite leaves such a file as it is);
