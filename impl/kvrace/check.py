@@ -239,7 +239,7 @@ class CaseRun:
             for event in order:
                 node = again.successor(node, event)
             if node.key != key:
-                raise KvraceError(_not_the_same_twice(self.subject, "the same order led to another state", order))
+                raise KvraceError(not_the_same_twice(self.subject, "the same order led to another state", order))
 
     def _needed(self) -> list[_Found]:
         """The findings without those that blame the connector for what also happens when it breaks no rule."""
@@ -260,7 +260,7 @@ class CaseRun:
             else any(f.signature == finding.signature for f in frames[-1].findings)
         )
         if not shown:
-            raise KvraceError(_not_the_same_twice(self.subject, f"'{finding.message}' did not come again", found.order))
+            raise KvraceError(not_the_same_twice(self.subject, f"'{finding.message}' did not come again", found.order))
         return Violation(
             finding.property,
             finding.blame,
@@ -289,7 +289,8 @@ class CaseRun:
         return {name: "violated" if name in broken else clean for name in self.properties}
 
 
-def _not_the_same_twice(subject: Subject, what: str, order: Sequence[Event]) -> str:
+def not_the_same_twice(subject: Subject, what: str, order: Sequence[Event]) -> str:
+    """What to say of a subject that nothing can be said of."""
     after = ", ".join(map(str, order)) or "the start"
     return (
         f"{subject.identity} does not behave the same twice: {what} after {after}. "

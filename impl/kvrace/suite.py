@@ -16,7 +16,7 @@ from kvmodel.playback import Frame, Refused, frame_of, play
 from kvmodel.port import Identity, Subject
 from kvmodel.scope import Scope
 from kvmodel.tours import Transition, cover
-from kvrace.check import Limits, MakeSubject, rare_garbage_collection
+from kvrace.check import Limits, MakeSubject, not_the_same_twice, rare_garbage_collection
 from kvrace.render.observed import observations
 from kvrace.result import Progress
 from kvrace.watchdog import watched
@@ -82,9 +82,14 @@ def make_tours(
     longest: int | None = None,
     limits: Limits = Limits(),  # noqa: B008 - immutable
     listen: Callable[[Progress], None] = lambda _: None,
+    touring: Callable[[Scope, int, int], None] = lambda _scope, _done, _tours: None,
 ) -> Iterator[CaseTours]:
-    """The tours of each scope, one after the other. Raises LimitReached, and KvraceError for a subject that hangs or does not
-    behave the same twice, and when a tour of ``longest`` events does not reach everything."""
+    """The tours of each scope, one after the other. ``listen`` hears how far the exploration is, and again now and then while the
+    tours are played; ``touring`` hears how many of them are.
+
+    Raises LimitReached, and KvraceError for a subject that hangs or does not behave the same twice, and when a tour of ``longest``
+    events does not reach everything.
+    """
     started = time.monotonic()
     known = 0
     for number, scope in enumerate(scopes):
@@ -93,7 +98,7 @@ def make_tours(
             listen(Progress(case, len(scopes), scope, states, transitions, frontier, time.monotonic() - started))
 
         with watched(make_subject(scope), limits.call_seconds) as subject, rare_garbage_collection():
-            made = _case(subject, contract, reset_price, longest, limits, known, report)
+            made = _case(subject, contract, reset_price, longest, limits, known, report, touring)
         known += made.states
         yield made
 
@@ -106,6 +111,7 @@ def _case(
     limits: Limits,
     known: int,
     report: Callable[[int, int, int], None],
+    touring: Callable[[Scope, int, int], None],
 ) -> CaseTours:
     started = time.monotonic()
     graph = _explored(subject, contract, limits, known, report)
@@ -113,15 +119,19 @@ def _case(
         found = cover(graph.transitions, reset_price, longest)
     except ValueError as error:
         raise KvraceError(f"{subject.scope}: {error}") from error
-    tours = []
+    tours: list[Tour] = []
     calls = 0
+    same: dict[tuple[str, ...], tuple[str, ...]] = {}  # most events do what others did before
     for order in sorted(found.tours):  # tours that begin alike stand together
-        report(len(graph.keys), len(graph.transitions), 0)
+        if len(tours) & 63 == 0:
+            report(len(graph.keys), len(graph.transitions), 0)
+        touring(subject.scope, len(tours), len(found.tours))
         if limits.deadline is not None and time.monotonic() > limits.deadline:
             raise LimitReached("time limit")
         frames, made = _played(subject, contract, graph, order)
         calls += made
-        tours.append(Tour(tuple(graph.events[number] for number in order), tuple(observations(frames))))
+        happens = tuple(same.setdefault(lines, lines) for lines in observations(frames))
+        tours.append(Tour(tuple(graph.events[number] for number in order), happens))
     return CaseTours(
         subject.scope,
         contract,
@@ -176,10 +186,8 @@ def _played(subject: Subject, contract: Contract, graph: _Explored, order: Seque
         node = lockstep.successor(node, event)
         frames.append(frame_of(event, node))
         if node.key != graph.keys[graph.transitions[number].target]:
-            raise KvraceError(
-                f"{subject.identity} does not behave the same twice: '{event}' led to another state than before. "
-                "It keeps state outside the scheduler, or depends on time or chance; no tours are made of it"
-            )
+            events = [graph.events[done] for done in order[: len(frames) - 1]]
+            raise KvraceError(not_the_same_twice(subject, "the same order led to another state", events))
     return frames, lockstep.calls
 
 

@@ -168,6 +168,7 @@ def _made(plan: _Plan, output: Output, line: ProgressLine) -> list[CaseTours] | 
                 longest=plan.longest,
                 limits=plan.limits,
                 listen=listen,
+                touring=line.touring,
             ):
                 cases.append(case)
     except LimitReached as limit:
