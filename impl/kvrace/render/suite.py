@@ -22,14 +22,14 @@ from kvrace.suite import CaseTours, Departure
 
 FORMAT, VERSION = "kvrace-suite-result", 1
 _INDENT = 2
-_HEAD = ("case", "states", "transitions", "tours", "calls", "a transition", "cost", "at least", "ratio")
+_HEAD = ("case", "transitions", "tours", "calls", "a transition", "cost", "at least", "ratio")
 
 
 def suite_table(cases: Sequence[CaseTours], folder: Path, files: int) -> RenderableType:
     """A line for each case, and one for all: the calls of the tours, a reset for each, and the least that they can cost."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for name in _HEAD:
-        table.add_column(justify="left" if name == "case" else "right")
+        table.add_column(justify="left" if name == "case" else "right", no_wrap=True)
     table.add_row(*(Text(name, style="dim") for name in _HEAD))
     for case in cases:
         table.add_row(f"{','.join(case.scope.requests)} {case.scope.scheduling}", *_numbers([case]))
@@ -53,7 +53,7 @@ def suite_table(cases: Sequence[CaseTours], folder: Path, files: int) -> Rendera
 def _numbers(cases: Sequence[CaseTours]) -> list[str]:
     total = _totals(cases)
     return [
-        *(f"{total[name]:,}" for name in ("states", "transitions", "tours", "calls")),
+        *(f"{total[name]:,}" for name in ("transitions", "tours", "calls")),
         f"{total['calls_per_transition']:.2f}",
         *(f"{total[name]:,}" for name in ("cost", "bound")),
         f"{total['ratio']:.3f}",
