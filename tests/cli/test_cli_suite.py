@@ -257,19 +257,3 @@ def test_the_projects_own_conformance_suite(kvrace: Any) -> None:
     shown = kvrace("replay", *_files())
     assert shown.status == 0
     assert shown.out.endswith("28 files: 28 conform\n")
-
-
-@pytest.mark.slow
-@pytest.mark.vllm
-def test_the_tours_of_the_reference_scheduler_on_the_real_one(kvrace: Any) -> None:
-    """Two schedulers that were written apart from each other. Only of a crash they say something else: where it was."""
-    assert kvrace("suite", *REFERENCE, "--out", "suite").status == 0
-    for path in _files():
-        data = json.loads(path.read_text())
-        for lines in data["happens"]:
-            lines[:] = [line for line in lines if not line.startswith("broken: no-crash")]
-        path.write_text(json.dumps(data, indent=1))
-    shown = kvrace("replay", *_files(), "--subject", "vllm")
-    differing = [line for line in shown.out.splitlines() if line.startswith("  + ")]
-    assert all(line.startswith("  + broken: no-crash") for line in differing)
-    assert {"load_save" in path.name for path in _files() if f"✗ {path} " in shown.out} <= {True}
