@@ -9,15 +9,15 @@ from pathlib import Path
 
 from kvmodel.errors import KvraceError, shortened
 from kvrace.cli import options
-from kvrace.conformance import Conformance, conform
 from kvrace.files import check_target, write_atomically
 from kvrace.render.output import Output, standard_output
 from kvrace.render.progress import ProgressLine, progress_line
 from kvrace.render.replay import as_written, counts, heading, report, unchanged_or_rewritten
-from kvrace.render.suite import conformance
+from kvrace.render.suite import suite_report
 from kvrace.replay import Replay, prefix, replay
 from kvrace.subjects import DEFAULT_POLICY, SubjectChoice, choose_subject, stdout_to_stderr
 from kvrace.suitefile import SuiteFile, is_suite, parse_suite
+from kvrace.suitereplay import SuiteReplay, conform
 from kvrace.textform import TextForm, is_text_form, parse_text
 from kvrace.trace import RecordedTrace, parse_trace, read_bytes
 from kvrace.written import differences, rewritten, settled
@@ -107,7 +107,7 @@ class _Order:
 
 def _conform(
     suite: SuiteFile, choice: SubjectChoice, call_timeout: float, line: ProgressLine, several: bool
-) -> Conformance:
+) -> SuiteReplay:
     with stdout_to_stderr(), _named(suite.path, several):
         result = conform(suite, choice, call_timeout, lambda done, tours: line.playing(suite.path.name, done, tours))
     line.clear()
@@ -171,7 +171,7 @@ class _Run:
     rewrite: bool
     several: bool
     replays: list[Replay] = field(default_factory=list)
-    suites: list[Conformance] = field(default_factory=list)
+    suites: list[SuiteReplay] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
     otherwise: int = 0
     rewritten: int = 0
@@ -184,9 +184,9 @@ class _Run:
         self.replays.append(result)
         self.statuses.append(self._compare(order.form, result))
 
-    def tell_suite(self, result: Conformance) -> None:
+    def tell_suite(self, result: SuiteReplay) -> None:
         """Print what became of a suite: one line when it conforms, so that a folder full of them stays in sight."""
-        self.output.print(conformance(result, self.output.width))
+        self.output.print(suite_report(result, self.output.width))
         self.suites.append(result)
         self.statuses.append(result.exit_code)
 

@@ -14,11 +14,11 @@ from rich.text import Text
 
 import kvrace
 from kvmodel.port import Identity
-from kvrace.conformance import Conformance
 from kvrace.render.replay import diff_lines, refusal
 from kvrace.render.swimlane import swimlane
 from kvrace.render.terminal import SIGNS, STYLES, count, stop_words
 from kvrace.suite import CaseTours, Departure
+from kvrace.suitereplay import SuiteReplay
 
 FORMAT, VERSION = "kvrace-suite-result", 1
 _INDENT = 2
@@ -110,7 +110,7 @@ def incomplete(limit: str, done: int, planned: int) -> Text:
     )
 
 
-def conformance(result: Conformance, width: int) -> RenderableType:
+def suite_report(result: SuiteReplay, width: int) -> RenderableType:
     """One line when everything happens as recorded; else the first tour that departs, as far as it was played."""
     path, tours = result.suite.path, len(result.suite.tours)
     played = f"{count(tours, 'tour')}, {count(result.suite.events, 'event')}"

@@ -15,7 +15,7 @@ from kvrace.watchdog import ending, watched
 
 
 @dataclass(frozen=True, slots=True)
-class Conformance:
+class SuiteReplay:
     """What became of a suite file: ``departing`` counts the tours in which something else happens than was recorded, ``first`` is
     the first of them; ``identity`` is the scheduler they were played on."""
 
@@ -34,7 +34,7 @@ def conform(
     choice: SubjectChoice,
     call_seconds: float,
     listen: Callable[[int, int], None] = lambda _done, _all: None,
-) -> Conformance:
+) -> SuiteReplay:
     """Play every tour, each on a fresh scheduler. ``listen`` hears how many tours are done. Raises KvraceError when that cannot be
     done at all."""
     check_scheduling(suite.scope, choice)
@@ -49,4 +49,4 @@ def conform(
             found = departure(subject, suite.contract, tour, number)
             departing += found is not None
             first = first or found
-        return Conformance(suite, subject.identity, departing, first)
+        return SuiteReplay(suite, subject.identity, departing, first)
