@@ -154,7 +154,7 @@ def tours() -> str:
         "cost",
         "at least",
     ]
-    return _table(head, rows)
+    return markdown_table(head, rows)
 
 
 def _tours_row(name: str, cases: list[CaseTours]) -> list[str]:

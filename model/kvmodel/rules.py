@@ -53,8 +53,8 @@ def _in_time(world: World, scope: Scope, index: int, direction: Direction, kind:
     """A report comes after the step that announced its transfer; a request is misreported once in each way at most."""
     if kind == "due":
         name = scope.names[index]
-        transfer = next(t for t in world.transfers if t.request == name and t.direction == direction)
-        return transfer.wait == 0 and (transfer.over or not scope.separate_ends)
+        announced = [t for t in world.transfers if t.request == name and t.direction == direction and t.wait == 0]
+        return any(transfer.over or not scope.separate_ends for transfer in announced)
     return kind == "duplicate" or not world.requests[index].unsolicited_sent
 
 
