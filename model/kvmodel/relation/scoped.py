@@ -57,10 +57,10 @@ _ENDS = {"abort", "stop", "fail"}
 _FAILURES = {"load_fails", "fail"}
 
 
-def _kinds(action: Action, single: bool, unclaimed: bool) -> Formula:
+def _kinds(action: Action, single: bool, unclaimed: bool, loads_again: bool) -> Formula:
     """What the kinds of the scope let a request do."""
     if action.name == "start_load":
-        return loads(r) & ~reported(LOAD, r)
+        return loads(r) if loads_again else loads(r) & ~reported(LOAD, r)
     if action.name == "offer":
         return sharing()
     if action.name not in _ENDS:
@@ -103,11 +103,17 @@ def _fences(action: Action) -> Formula:
 
 
 def scoped(
-    model: Model, scope: Scope, *, blocks: int | None = None, failures: bool = False, ids: tuple[str, ...] = ()
+    model: Model,
+    scope: Scope,
+    *,
+    blocks: int | None = None,
+    failures: bool = False,
+    loads_again: bool = False,
+    ids: tuple[str, ...] = (),
 ) -> FiniteInstance:
     """The finite instance of ``model`` for ``scope``. ``ids`` names the requests (default: each by its own letter); ``failures``
-    lets loads fail. The relation knows no sizes: a request may take as many blocks as there are, which is why an instance may have
-    other ``blocks`` than its scope."""
+    lets loads fail, ``loads_again`` lets a request load more than once. The relation knows no sizes: a request may take as many
+    blocks as there are, which is why an instance may have other ``blocks`` than its scope."""
     requests = tuple(REQUEST.element(name) for name in scope.names)
     size = scope.blocks if blocks is None else blocks
     pool = tuple(BLOCK.element(str(number + 1)) for number in range(size))
@@ -130,7 +136,7 @@ def scoped(
         if action.name in _FAILURES and not failures:
             continue
         added = (
-            _kinds(action, contract.single, contract.unclaimed), _order(action), _names(action), _fences(action),
+            _kinds(action, contract.single, contract.unclaimed, loads_again), _order(action), _names(action), _fences(action),
         )  # fmt: skip
         guards = (*action.guards, *(Named("the scope", guard) for guard in added if guard != conjunction(())))
         actions.append(replace(action, guards=guards))
