@@ -11,6 +11,7 @@ from kvrace.cli.check import check_command
 from kvrace.cli.export import export_command
 from kvrace.cli.mutants import mutants_command
 from kvrace.cli.promela import promela_command
+from kvrace.cli.prove import prove_command
 from kvrace.cli.replay import replay_command
 from kvrace.cli.show import show_command
 from kvrace.cli.suite import suite_command
@@ -35,6 +36,7 @@ app.command("replay")(replay_command)
 app.command("show")(show_command)
 app.command("export")(export_command)
 app.command("mutants")(mutants_command)
+app.command("prove")(prove_command)
 app.command("promela")(promela_command)
 app.command("suite")(suite_command)
 

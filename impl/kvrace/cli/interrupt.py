@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TypeVar
 
-from kvrace.result import Progress
-
+News = TypeVar("News")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -20,10 +20,11 @@ def end_as_with_ctrl_c() -> None:
 
 
 @contextmanager
-def interruptible(listen: Callable[[Progress], None]) -> Iterator[Callable[[Progress], None]]:
-    """Give a listener for :func:`kvrace.check.check` that raises KeyboardInterrupt at the next report of progress.
+def interruptible(listen: Callable[[News], None]) -> Iterator[Callable[[News], None]]:
+    """Give a listener for a long run, as :func:`kvrace.check.check` is one, that raises KeyboardInterrupt at the next report of
+    progress.
 
-    There the exploration is between two calls and keeps what it has found. The second Ctrl-C is Python's own: it ends a call that
+    There the run is between two calls and keeps what it has found. The second Ctrl-C is Python's own: it ends a call that
     hangs, and if it comes after the exploration, while orders are confirmed, there is no verdict.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -37,10 +38,10 @@ def interruptible(listen: Callable[[Progress], None]) -> Iterator[Callable[[Prog
         for number in _SIGNALS:
             signal.signal(number, signal.default_int_handler)
 
-    def listen_or_stop(progress: Progress) -> None:
+    def listen_or_stop(news: News) -> None:
         if wanted:
             raise KeyboardInterrupt
-        listen(progress)
+        listen(news)
 
     previous = [signal.signal(number, remember) for number in _SIGNALS]
     try:

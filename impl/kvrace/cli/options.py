@@ -10,6 +10,7 @@ from kvmodel.contract import MEANINGS
 from kvmodel.errors import KvraceError
 from kvmodel.properties import PROPERTY_NAMES
 from kvmodel.relation.policies import POLICIES
+from kvmodel.relation.safety import ASSUMPTIONS
 from kvmodel.scope import KINDS, NAMED_SCOPES
 
 _Given = TypeVar("_Given")
@@ -24,6 +25,7 @@ def _not_empty(context: typer.Context, parameter: typer.CallbackParam, given: _G
 
 
 _SUBJECT, _SCOPE, _LIMITS, _OUTPUT = "What is checked", "Over which scope", "When to stop", "What is written"
+_PROVED = "What is proved"
 DEFAULT_SCOPE = "small"
 
 Subject = Annotated[
@@ -407,4 +409,67 @@ RunSpin = Annotated[
         help="Run Spin on it and hold its figures against kvrace's own search, in place of writing the text.",
         rich_help_panel=_OUTPUT,
     ),
+]
+ProvedPolicy = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        metavar="assert|skip|wait_for_all",
+        help="What the scheduler does with the report of a transfer whose request is over. Without it: wait_for_all, and in short "
+        "the others.",
+        callback=_not_empty,
+        rich_help_panel=_PROVED,
+    ),
+]
+Assume = Annotated[
+    str | None,
+    typer.Option(
+        "--assume",
+        metavar="NAME[,NAME]|none",
+        help=f"What is assumed beyond the contract: {', '.join(ASSUMPTIONS)}. Without it: what the listed statement assumes "
+        "(--list), else nothing.",
+        callback=_not_empty,
+        rich_help_panel=_PROVED,
+    ),
+]
+PlayedOn = Annotated[
+    str | None,
+    typer.Option(
+        "--subject",
+        metavar="vllm|reference",
+        help="Where the orders that refute a policy are played. Without it: vLLM where it can be imported (for skip a subclass of "
+        "its scheduler), else the reference scheduler; wait_for_all always there.",
+        callback=_not_empty,
+        rich_help_panel=_PROVED,
+    ),
+]
+Brief = Annotated[
+    bool,
+    typer.Option(
+        "--brief", metavar="", help="One line for each action, not for each obligation.", rich_help_panel=_OUTPUT
+    ),
+]
+ObligationTimeLimit = Annotated[
+    float,
+    typer.Option(
+        "--time-limit",
+        metavar="SECONDS",
+        help="z3 gives an obligation up after this time; then nothing is proved.",
+        rich_help_panel=_LIMITS,
+    ),
+]
+ProofJson = Annotated[
+    str | None,
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        help="Write obligations, counterexamples and orders as JSON; '-' writes them to standard output and the report to standard "
+        "error.",
+        callback=_not_empty,
+        rich_help_panel=_OUTPUT,
+    ),
+]
+ListTheorems = Annotated[
+    bool,
+    typer.Option("--list", metavar="", help="List the statements and what each assumes, and exit."),
 ]

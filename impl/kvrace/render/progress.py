@@ -33,6 +33,10 @@ class ProgressLine:
         else:
             self.clear()
 
+    def doing(self, what: str) -> None:
+        """Something that takes a while, in words."""
+        self._show(what)
+
     def exploring(self, progress: Progress) -> None:
         """Show how far the run is. ``rate`` is the mean over the whole run."""
         if progress.case != self._case:

@@ -1,0 +1,165 @@
+"""The proofs: everything is discharged, nothing is discharged for nothing, and what has no proof fails where it should."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import z3
+
+from kvmodel.contract import Contract
+from kvmodel.errors import KvraceError
+from kvmodel.proof.bounded import broken, rules, shortest
+from kvmodel.proof.induction import counterexample
+from kvmodel.proof.obligations import obligations
+from kvmodel.proof.orders import events_of
+from kvmodel.proof.situations import SITUATIONS, reached
+from kvmodel.proof.solve import Proof, prove
+from kvmodel.proof.theorems import SEED, THEOREMS, Theorem, theorem_for
+from kvmodel.proof.vacuity import fails_without_conjunct, fails_without_guard
+from kvmodel.proof.words import state_lines
+from kvmodel.relation.model import Model
+from kvmodel.relation.policies import policy_named
+
+EXACTLY_ONCE = Contract()
+MAIN = Model(policy_named("wait_for_all"), EXACTLY_ONCE)
+FAST = ("wait_for_all under exactly-once", "wait_for_all under unclaimed,duplicate,unsolicited,lossy")
+
+
+def _name(theorem: Theorem) -> str:
+    return f"{theorem.policy} under {theorem.contract}"
+
+
+@cache
+def proof_of(policy: str, contract: str = "exactly-once") -> Proof:
+    return prove(Model(policy_named(policy), Contract.parse(contract)))
+
+
+@pytest.mark.parametrize(
+    "theorem",
+    [pytest.param(t, marks=[] if _name(t) in FAST else pytest.mark.slow, id=_name(t)) for t in THEOREMS],
+)
+def test_every_statement_of_the_list_is_proved(theorem: Theorem) -> None:
+    proof = prove(theorem.model)
+    assert proof.verdict == "proved", [result.obligation.name for result in proof.results if result.verdict != "proved"]
+    assert len(proof.results) == len(list(obligations(theorem.model))) > 250
+
+
+def test_the_main_statement_assumes_nothing_and_has_all_properties() -> None:
+    theorem = theorem_for("wait_for_all", EXACTLY_ONCE)
+    assert theorem is not None and theorem.assumed == frozenset()
+    names = {rule.name for rule in MAIN.properties}
+    assert names == {"no-use-after-free", "no-premature-use", "conservation", "no-leak", "no-stuck"}
+    checks = {check.name for action in MAIN.actions for check in action.checks}
+    assert {"no-crash", "no-double-free", "finish-once"} <= checks
+
+
+@pytest.mark.parametrize("policy", ["assert", "skip"])
+def test_what_vllm_does_and_what_is_proposed_fail_at_the_report_alone(policy: str) -> None:
+    proof = proof_of(policy)
+    assert proof.verdict == "refuted" and not proof.having("unknown")
+    assert {result.obligation.name for result in proof.having("refuted")} == {
+        "report keeps: a load belongs to a request that waits for it",
+        "report keeps: a save belongs to a request that is held for it",
+        "report keeps: a transfer touches what its request owns",
+    }
+
+
+def test_a_counterexample_to_induction_is_a_small_state() -> None:
+    obligation = next(r.obligation for r in proof_of("skip").having("refuted") if "touches" in r.obligation.name)
+    example = counterexample(proof_of("skip").model, obligation)
+    assert example is not None and example.move is not None
+    assert state_lines(example.instance, example.before) == [
+        "A is held; owns block 1; its load runs; its save runs on block 1; the scheduler waits for its load and save"
+    ]
+    assert state_lines(example.instance, example.after) == [
+        "A is gone; its load was reported; its save runs on block 1"
+    ]
+    assert {variable.name: element.name for variable, element in example.witness.items()} == {
+        "e": "save", "x": "A", "c": "1"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("policy", "found"),
+    [("assert", {"no-use-after-free": 4, "no-crash": 4}), ("skip", {"no-use-after-free": 4}), ("wait_for_all", {})],
+)
+def test_bounded_model_checking_finds_the_race_in_four_events_and_no_other(policy: str, found: dict[str, int]) -> None:
+    instance = SEED.instance(Model(policy_named(policy), EXACTLY_ONCE))
+    orders = shortest(instance, {rule: broken(instance, rule) for rule in rules(instance)}, most=5)
+    assert {rule: len(order.events) for rule, order in orders.items()} == found
+    for order in orders.values():
+        assert list(map(str, events_of(order)[:3])) == ["add A", "schedule", "abort A"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("theorem", "assumption"),
+    [pytest.param(t, a, id=f"{_name(t)} without {a}") for t in THEOREMS for a in t.needed],
+)
+def test_every_assumption_is_needed(theorem: Theorem, assumption: str) -> None:
+    where = theorem.needed[assumption]
+    instance = where.instance(theorem.without(assumption))
+    assert "no-use-after-free" in shortest(instance, {"no-use-after-free": broken(instance, "no-use-after-free")}, 6)
+
+
+def test_an_unasked_report_that_comes_too_late_frees_what_a_save_reads() -> None:
+    theorem = theorem_for("wait_for_all", Contract.parse("unsolicited"))
+    assert theorem is not None
+    instance = theorem.needed["unasked-in-time"].instance(theorem.without("unasked-in-time"))
+    order = shortest(instance, {"it": broken(instance, "no-use-after-free")}, 4)["it"]
+    assert list(map(str, events_of(order))) == ["add A", "schedule", "update save:A:unsolicited stop:A"]
+
+
+_CONJUNCTS = [part.name for part in MAIN.invariant]
+_GUARDS = [(action.name, guard.name) for action in MAIN.actions for guard in action.guards]
+_FAST_CONJUNCTS = ("a transfer touches what its request owns", "what is awaited runs")
+_FAST_GUARDS = (("take", "the block is free"), ("preempt", "the fence"), ("report", "the transfer runs"))
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in _FAST_CONJUNCTS else pytest.mark.slow) for n in _CONJUNCTS]
+)
+def test_every_conjunct_of_the_invariant_is_needed(name: str) -> None:
+    assert fails_without_conjunct(MAIN, next(part for part in MAIN.invariant if part.name == name)) is not None
+
+
+@pytest.mark.parametrize(
+    ("action", "guard"),
+    [pytest.param(*n, marks=[] if n in _FAST_GUARDS else pytest.mark.slow, id=": ".join(n)) for n in _GUARDS],
+)
+def test_every_guard_is_needed(action: str, guard: str) -> None:
+    guarded = next(a for a in MAIN.actions if a.name == action)
+    assert fails_without_guard(MAIN, guarded, next(g for g in guarded.guards if g.name == guard)) is not None
+
+
+def test_a_proof_that_a_scheduler_does_something() -> None:
+    """The invariant is not kept for want of anything to happen."""
+    orders = reached(MAIN)
+    assert list(orders) and set(orders) == {situation.name for situation in SITUATIONS}
+    assert [name for name, order in orders.items() if order is None] == []
+
+
+def test_unknown_is_not_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([z3.unsat] * 100 + [z3.unknown])
+    monkeypatch.setattr(z3.Solver, "check", lambda _: next(answers, z3.unsat))
+    monkeypatch.setattr(z3.Solver, "reason_unknown", lambda _: "canceled")
+    proof = prove(MAIN)
+    assert [(r.verdict, r.why) for r in proof.results if r.verdict != "proved"] == [("unknown", "canceled")]
+    assert proof.verdict == "unknown"
+
+
+def test_a_proof_that_was_ended_proves_nothing() -> None:
+    def end(_: object) -> None:
+        raise KeyboardInterrupt
+
+    proof = prove(MAIN, listen=end)
+    assert (len(proof.results), proof.complete, proof.verdict) == (1, False, "unknown")
+
+
+def test_a_search_that_z3_gives_up_is_an_error_and_not_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(z3.Solver, "check", lambda _self, *_: z3.unknown)
+    monkeypatch.setattr(z3.Solver, "reason_unknown", lambda _: "out of memory")
+    instance = SEED.instance(MAIN)
+    with pytest.raises(KvraceError, match="z3 gave a search up: out of memory"):
+        shortest(instance, {"it": broken(instance, "no-crash")}, 1)
