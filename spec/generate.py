@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from spec.markdown import markdown_table
+from spec.proof_tables import PROOF_RUNS, PROOF_TABLES
 from spec.relation_tables import RELATION_TABLES
 from spec.spin_table import agreement
 
@@ -203,6 +204,7 @@ FROM_THE_MODEL: dict[str, Callable[[], str]] = {
     "milestones": milestones,
     "merging": merging,
     **RELATION_TABLES,
+    **PROOF_TABLES,
 }
 FROM_RUNS: dict[str, Callable[[], str]] = {
     "findings": findings,
@@ -211,6 +213,7 @@ FROM_RUNS: dict[str, Callable[[], str]] = {
     "reference-mutants": reference_mutants,
     "vllm-mutants": vllm_mutants,
     "agreement": agreement,
+    **PROOF_RUNS,
 }
 
 
