@@ -145,10 +145,11 @@ def _kills(mutants: list[Mutant]) -> str:
                 f"`{row.mutant.property}`",
                 _length(evidence) if evidence else "survived",
                 ", ".join(f"`{name}`" for name in row.also) or "-",
+                row.divergence.divergence.short if row.divergence else "-",
             ]
         )
     return f"{len(rows)} mutants, all killed:\n\n" + _table(
-        ["mutant", "the planted fault", "killed by", "in", "also seen by"], rows
+        ["mutant", "the planted fault", "killed by", "in", "also seen by", "conformance"], rows
     )
 
 

@@ -10,20 +10,30 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from kvmodel.conformance.divergence import Divergence
+from kvmodel.conformance.judge import Judge
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError
 from kvmodel.events import Event
 from kvmodel.explorer import Edge, explore
 from kvmodel.lockstep import Lockstep, Node
 from kvmodel.milestones import MILESTONE_NAMES
-from kvmodel.playback import play
+from kvmodel.playback import frame_of, play
 from kvmodel.port import Subject
 from kvmodel.progress import at_rest, never_at_rest, next_if_left_alone
 from kvmodel.properties import PROPERTY_NAMES, Finding, blame_of
 from kvmodel.rest import never_at_rest_finding
 from kvmodel.scope import Scope
 from kvrace.places import line_behind, play_recording
-from kvrace.result import CaseResult, CheckResult, Progress, Verdict, Violation
+from kvrace.result import (
+    CaseResult,
+    CheckResult,
+    Conformance,
+    FoundDivergence,
+    Progress,
+    Verdict,
+    Violation,
+)
 from kvrace.stategraph import GraphRecorder
 from kvrace.watchdog import watched
 
@@ -80,6 +90,16 @@ class _Found(NamedTuple):
     loop: list[Event]
 
 
+@dataclass(slots=True)
+class _Diverged:
+    """One kind of divergence: a shortest order to it, to one that no broken property explains if there is one, and how often."""
+
+    divergence: Divergence
+    order: list[Event]
+    times: int = 0
+    unexplained: int = 0
+
+
 class _Graph:
     """The explored graph, as little of it as the verdicts need."""
 
@@ -95,6 +115,8 @@ class _Graph:
         self._stride = 1
         self.reached: Counter[str] = Counter()
         self.found: dict[tuple[str, str, str], _Found] = {}
+        self.diverged: dict[tuple[str, str, str], _Diverged] = {}
+        self.judged = 0
         self.recorder = GraphRecorder()
 
     def sample(self, key: Hashable) -> None:
@@ -131,11 +153,20 @@ class _Graph:
 class CaseRun:
     """The exploration of one scope, from the first state to its result."""
 
-    def __init__(self, subject: Subject, contract: Contract, properties: Sequence[str], limits: Limits) -> None:
-        """``subject`` has to be under a watchdog where a call may hang (:func:`kvrace.watchdog.watched`)."""
+    def __init__(
+        self,
+        subject: Subject,
+        contract: Contract,
+        properties: Sequence[str],
+        limits: Limits,
+        conformance: str | None = None,
+    ) -> None:
+        """``subject`` has to be under a watchdog where a call may hang (:func:`kvrace.watchdog.watched`). ``conformance`` is the
+        completion policy of the relation that every transition is held against."""
         self.subject, self.contract, self.limits = subject, contract, limits
         self.properties = tuple(properties)
-        self.lockstep = Lockstep(subject, contract)
+        self.judge = None if conformance is None else Judge(conformance, subject.scope, contract)
+        self.lockstep = Lockstep(subject, contract, conformance=self.judge)
         self.graph = _Graph()
         self.stopped: str | None = None
         self.started = time.monotonic()
@@ -152,6 +183,7 @@ class CaseRun:
             if "no-stuck" in self.properties:
                 self._judge_progress()
             violations = tuple(self._confirm(found) for found in self._needed())
+            conformance = self._conformance()
         return CaseResult(
             self.subject.scope,
             self.subject.identity,
@@ -165,6 +197,7 @@ class CaseRun:
             violations,
             {name: self.graph.reached[name] for name in MILESTONE_NAMES},
             self.graph.recorder.graph(),
+            conformance,
         )
 
     def _explore(self, report: Callable[[int, int, int], None]) -> None:
@@ -205,7 +238,24 @@ class CaseRun:
         for finding in findings:
             if finding.signature not in graph.found:
                 graph.found[finding.signature] = _Found(finding, [*graph.order_to(edge.source), edge.label], [])
+        if node.conformance is not None:
+            self._note_conformance(edge)
         graph.recorder.edge(edge.source, edge.target, edge.label, edge.new, findings)
+
+    def _note_conformance(self, edge: Edge[Node, Event]) -> None:
+        graph, judged = self.graph, edge.state.conformance
+        assert judged is not None
+        graph.judged += judged.followed
+        if judged.divergence is None:
+            return
+        signature = judged.divergence.signature
+        known = graph.diverged.get(signature)
+        if known is None or (edge.state.unexplained and not known.unexplained):
+            order = [*graph.order_to(edge.source), edge.label]
+            times = 0 if known is None else known.times
+            known = graph.diverged[signature] = _Diverged(judged.divergence, order, times)
+        known.times += 1
+        known.unexplained += edge.state.unexplained
 
     def _know(self, source: int, event: Event | None, node: Node) -> None:
         graph = self.graph
@@ -287,6 +337,29 @@ class CaseRun:
             len(found.order) if found.loop else None,
         )
 
+    def _conformance(self) -> Conformance | None:
+        if self.judge is None:
+            return None
+        found = tuple(self._confirm_divergence(diverged) for diverged in self.graph.diverged.values())
+        return Conformance(self.judge.policy, self.graph.judged, self.graph.transitions - self.graph.judged, found)
+
+    def _confirm_divergence(self, diverged: _Diverged) -> FoundDivergence:
+        """Replay the order on a fresh scheduler. Raises KvraceError when it does not diverge there again."""
+        walk = Lockstep(self.subject, self.contract, conformance=self.judge)
+        node = walk.initial()
+        frames = [frame_of(None, node)]
+        for event in diverged.order:
+            node = walk.successor(node, event)
+            frames.append(frame_of(event, node))
+        again = node.conformance.divergence if node.conformance else None
+        if again is None or again.signature != diverged.divergence.signature:
+            raise KvraceError(
+                _not_the_same_twice(self.subject, f"'{diverged.divergence.words}' did not come again", diverged.order)
+            )
+        return FoundDivergence(
+            again, diverged.times, diverged.unexplained, self.subject.scope, self.subject.identity, self.contract, tuple(frames)
+        )  # fmt: skip
+
     def _cut_short(self) -> str | None:
         """Crashes that no property in force reports leave the scope unexhausted for those that are."""
         reporting = {"no-crash", "no-stuck"} & set(self.properties)
@@ -318,8 +391,10 @@ def check(
     properties: Sequence[str] = PROPERTY_NAMES,
     limits: Limits = Limits(),  # noqa: B008 - immutable
     listen: Callable[[Progress], None] = lambda _: None,
+    conformance: str | None = None,
 ) -> CheckResult:
-    """Exhaust every scope, one after the other. Raises KvraceError when a subject cannot be made or is not deterministic."""
+    """Exhaust every scope, one after the other; with ``conformance`` every transition is also held against the relation with this
+    completion policy. Raises KvraceError when a subject cannot be made or is not deterministic."""
     if not scopes:
         raise KvraceError("there is nothing to check: no scope was given")
     started = time.monotonic()
@@ -336,7 +411,7 @@ def check(
                 listen(Progress(case, len(scopes), scope, states, transitions, frontier, time.monotonic() - started))
 
             with watched(make_subject(scope), limits.call_seconds) as subject:
-                case_run = CaseRun(subject, contract, properties, case_limits)
+                case_run = CaseRun(subject, contract, properties, case_limits, conformance)
                 cases.append(case_run.run(report))
                 notes.update(dict.fromkeys(subject.notes(cases[-1].complete)))
             if case_run.stopped:  # a case that crashes cut short says nothing of the next one

@@ -54,7 +54,8 @@ sharing = Symbol("sharing", (), "the prefix cache is on", rigid=True)
 
 _SCHEDULING = {"take", "share", "start_load", "wake", "admit", "preempt", "compute", "dispatch"}
 _ENDS = {"abort", "stop", "fail"}
-_FAILURES = {"load_fails", "fail"}
+FAILURES = {"load_fails", "fail"}
+"""The actions by which loads fail."""
 
 
 def _kinds(action: Action, single: bool, unclaimed: bool) -> Formula:
@@ -102,9 +103,10 @@ def _fences(action: Action) -> Formula:
     return giving_back.is_(AT_ONCE) | (giving_back.is_(BEHIND_STEPS) & overlapping() & at_work)
 
 
-def scoped(model: Model, scope: Scope, *, failures: bool = False, ids: tuple[str, ...] = ()) -> FiniteInstance:
-    """The finite instance of ``model`` for ``scope``. ``ids`` names the requests (default: each by its own letter); ``failures``
-    lets loads fail. The relation knows no sizes: a request may take as many blocks as there are."""
+def universe_of(scope: Scope, ids: tuple[str, ...] = ()) -> Universe:
+    """The elements a scope has: its requests by their letters, its blocks and the steps in flight by number, from 1.
+
+    ``ids`` names the requests (default: each by its own letter)."""
     requests = tuple(REQUEST.element(name) for name in scope.names)
     blocks = tuple(BLOCK.element(str(number + 1)) for number in range(scope.blocks))
     steps = tuple(STEP.element(str(number + 1)) for number in range(scope.steps_in_flight))
@@ -119,15 +121,20 @@ def scoped(model: Model, scope: Scope, *, failures: bool = False, ids: tuple[str
     values: dict[Cell, Element] = {
         (name_of, (request,)): ID.element(name) for request, name in zip(requests, names, strict=True)
     }
-    universe = Universe(elements, frozenset(true), values)
+    return Universe(elements, frozenset(true), values)
+
+
+def scoped(model: Model, scope: Scope, *, failures: bool = False, ids: tuple[str, ...] = ()) -> FiniteInstance:
+    """The finite instance of ``model`` for ``scope``; ``ids`` as in :func:`universe_of`. ``failures`` lets loads fail. The relation
+    knows no sizes: a request may take as many blocks as there are."""
     contract = model.contract
     actions = []
     for action in model.actions:
-        if action.name in _FAILURES and not failures:
+        if action.name in FAILURES and not failures:
             continue
         added = (
             _kinds(action, contract.single, contract.unclaimed), _order(action), _names(action), _fences(action),
         )  # fmt: skip
         guards = (*action.guards, *(Named("the scope", guard) for guard in added if guard != conjunction(())))
         actions.append(replace(action, guards=guards))
-    return FiniteInstance(universe, tuple(actions), model.properties)
+    return FiniteInstance(universe_of(scope, ids), tuple(actions), model.properties)
