@@ -88,10 +88,10 @@ class Row:
 
     @property
     def divergence(self) -> FoundDivergence | None:
-        """The divergence from the specification with the shortest order; None where there is none."""
+        """The divergence from the specification with the shortest order, a false guard first; None where there is none."""
         conformance = self.result.conformance
         found = conformance.divergences if conformance else ()
-        return min(found, key=lambda one: len(one.events), default=None)
+        return min(found, key=lambda one: (len(one.events), one.divergence.kind != "guard"), default=None)
 
     @property
     def also(self) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ def check_command(
       kvrace check --contract duplicate   a connector that reports twice
       kvrace check --subject mine:Sched   your subclass, from ./mine.py
       kvrace check --subject reference --policy wait_for_all
-      kvrace check --conformance assert   does vLLM do what the specification says?
+      kvrace check --conformance assert   held against the specification
 
     \b
     Exit status:

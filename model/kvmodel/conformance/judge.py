@@ -10,6 +10,7 @@ from kvmodel.conformance.divergence import Divergence, Kind, differences, neares
 from kvmodel.conformance.explanation import REPORTS, Item, Name, Part, explained
 from kvmodel.contract import Contract
 from kvmodel.events import Lose, TransferEnds, Update
+from kvmodel.port import Observation
 from kvmodel.relation.finite import FiniteInstance, Move
 from kvmodel.relation.model import Model
 from kvmodel.relation.policies import policy_named
@@ -17,6 +18,7 @@ from kvmodel.relation.scoped import FAILURES, universe_of
 from kvmodel.relation.terms import Named
 from kvmodel.scope import Scope
 from kvmodel.transition import Transition
+from kvmodel.world import World
 
 NO_CRASH = "no-crash"
 """The one check of a move that says what a scheduler does. The other checks of moves are properties."""
@@ -56,6 +58,7 @@ class Judge:
         self._abstraction = Abstraction(scope, self.instance.layout)
         self._actions = {action.name: action for action in actions}
         self.move = cache(self._move)
+        self._source: tuple[World, Observation, int] | None = None
 
     def judge(self, t: Transition) -> Judged:
         """Whether the relation allows what was observed."""
@@ -63,9 +66,17 @@ class Judge:
             return Judged(None, followed=False)
         if isinstance(t.event, TransferEnds):
             return Judged(None)
-        before = self._abstraction.state(t.before, t.seen_before)
+        before = self._state_before(t)
         divergence = self._crash(t, before) if t.response.crash else self._step(t, before)
         return Judged(divergence, divergence is not None and self._is_broken(before))
+
+    def _state_before(self, t: Transition) -> int:
+        """A search plays all events of a state one after the other, so the last one is remembered."""
+        source = self._source
+        if source is None or source[0] is not t.before or source[1] is not t.seen_before:
+            source = t.before, t.seen_before, self._abstraction.state(t.before, t.seen_before)
+            self._source = source
+        return source[2]
 
     def _is_broken(self, state: int) -> bool:
         return any(not holds(state) for _, holds in self.instance.judges)
