@@ -13,6 +13,10 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from spec.markdown import markdown_table
+from spec.relation_tables import RELATION_TABLES
+from spec.spin_table import agreement
+
 import kvrace
 from kvmodel.conformance.abstraction import READINGS
 from kvmodel.contract import EXACTLY_ONCE, MEANINGS, Contract
@@ -29,22 +33,19 @@ CONFORMANCE_SCOPES = ("small", "pressure", "prefix", "stops", "chunked", "priori
 FINDINGS_SCOPES = ("small", "pressure", "prefix", "chunked", "priority")
 
 
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
-
-
 def kinds() -> str:
-    return _table(["kind", "meaning"], [[f"`{name}`", meaning] for name, meaning in KINDS.items()])
+    return markdown_table(["kind", "meaning"], [[f"`{name}`", meaning] for name, meaning in KINDS.items()])
 
 
 def contracts() -> str:
-    return _table(["name", "the connector may …"], [[f"`{name}`", meaning] for name, meaning in MEANINGS.items()])
+    return markdown_table(
+        ["name", "the connector may …"], [[f"`{name}`", meaning] for name, meaning in MEANINGS.items()]
+    )
 
 
 def properties() -> str:
     rows = [[f"`{rule.name}`", rule.meaning, rule.source] for rule in PROPERTIES]
-    return _table(["name", "holds when", "where the rule comes from"], rows)
+    return markdown_table(["name", "holds when", "where the rule comes from"], rows)
 
 
 def scopes() -> str:
@@ -53,11 +54,11 @@ def scopes() -> str:
         cases = named_scope(name)
         sizes = sorted({f"{case.blocks} blocks of {case.block_size}" for case in cases})
         rows.append([f"`{name}`", meaning, str(len(cases)), ", ".join(sizes)])
-    return _table(["name", "what it is for", "cases", "pool"], rows)
+    return markdown_table(["name", "what it is for", "cases", "pool"], rows)
 
 
 def milestones() -> str:
-    return _table(["name", "the situation"], [[f"`{m.name}`", m.meaning] for m in MILESTONES])
+    return markdown_table(["name", "the situation"], [[f"`{m.name}`", m.meaning] for m in MILESTONES])
 
 
 def merging() -> str:
@@ -72,7 +73,7 @@ def merging() -> str:
     rows += [
         [f"`{prefix}`, every class", "configuration, not changed after construction"] for prefix in rules.opaque_modules
     ]
-    return f"vLLM {api.version}:\n\n" + _table(["state", "how it is compared, or why it is not"], rows)
+    return f"vLLM {api.version}:\n\n" + markdown_table(["state", "how it is compared, or why it is not"], rows)
 
 
 def _length(violation: Violation) -> str:
@@ -120,7 +121,7 @@ def findings() -> str:
     assert all(result.complete for result in results)
     return (
         f"Stock vLLM {identity.version}, `Scheduler` and `AsyncScheduler`, by kvrace {kvrace.__version__}:\n\n"
-        + _table(head, [_row(result) for result in results])
+        + markdown_table(head, [_row(result) for result in results])
     )
 
 
@@ -137,7 +138,7 @@ def orders() -> str:
             if violation.loop_start is not None:
                 order += "<br>then for ever:<br>" + "<br>".join(violation.events[violation.loop_start :])
             rows.append([f"`{violation.property}`", f"`{contract}`", violation.blame, violation.message, order])
-    return _table(["property", "first under", "blame", "what is wrong", "shortest order"], rows)
+    return markdown_table(["property", "first under", "blame", "what is wrong", "shortest order"], rows)
 
 
 def conformance_cells() -> str:
@@ -146,7 +147,7 @@ def conformance_cells() -> str:
         [f"`{r.symbol.name}`", r.symbol.meaning, r.read, f"no: {r.not_compared}" if r.not_compared else "yes"]
         for r in READINGS
     ]
-    return _table(["part of the state", "what it is", "how it is read", "compared after an event"], rows)
+    return markdown_table(["part of the state", "what it is", "how it is read", "compared after an event"], rows)
 
 
 def conformance() -> str:
@@ -163,7 +164,7 @@ def conformance() -> str:
             )  # fmt: skip
     head = ["scope", "policy", "transitions", "diverge with a broken property", "diverge without", "where"]
     identity = result.cases[0].identity
-    return f"Stock vLLM {identity.version}, `Scheduler` and `AsyncScheduler`:\n\n" + _table(head, rows)
+    return f"Stock vLLM {identity.version}, `Scheduler` and `AsyncScheduler`:\n\n" + markdown_table(head, rows)
 
 
 def _kills(mutants: list[Mutant]) -> str:
@@ -181,7 +182,7 @@ def _kills(mutants: list[Mutant]) -> str:
                 row.divergence.divergence.short if row.divergence else "-",
             ]
         )
-    return f"{len(rows)} mutants, all killed:\n\n" + _table(
+    return f"{len(rows)} mutants, all killed:\n\n" + markdown_table(
         ["mutant", "the planted fault", "killed by", "in", "also seen by", "conformance"], rows
     )
 
@@ -206,6 +207,7 @@ FROM_THE_MODEL: dict[str, Callable[[], str]] = {
     "milestones": milestones,
     "merging": merging,
     "conformance-cells": conformance_cells,
+    **RELATION_TABLES,
 }
 FROM_RUNS: dict[str, Callable[[], str]] = {
     "findings": findings,
@@ -213,6 +215,7 @@ FROM_RUNS: dict[str, Callable[[], str]] = {
     "orders": orders,
     "reference-mutants": reference_mutants,
     "vllm-mutants": vllm_mutants,
+    "agreement": agreement,
 }
 
 

@@ -1,4 +1,4 @@
-"""Shared set-up: tests marked ``vllm`` need a real vLLM, and say so where there is none."""
+"""Shared set-up: tests marked ``vllm`` need a real vLLM, those marked ``spin`` Spin and gcc, and say so where there is none."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from kvrace.spin import missing
 from kvrace.vllm.environment import VllmUnavailable, import_vllm
 
 pytest_plugins = ["pytester"]
@@ -25,3 +26,9 @@ def _real_vllm() -> str:
 def _vllm_where_marked(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("vllm"):
         request.getfixturevalue("_real_vllm")
+
+
+@pytest.fixture(autouse=True)
+def _spin_where_marked(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("spin") and missing() and not os.environ.get("CI"):  # as with vLLM
+        pytest.skip(f"not installed: {', '.join(missing())} (Debian packages spin, gcc, libc6-dev)")

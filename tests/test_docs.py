@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from spec.generate import FROM_RUNS, FROM_THE_MODEL, MARK, pages, table, with_tables
@@ -29,10 +30,17 @@ def test_tables_from_the_model_are_fresh(page) -> None:
     _is_fresh(page, set(FROM_THE_MODEL))
 
 
+def _with_runs() -> list[Any]:
+    made = {page: {match[2] for match in MARK.finditer(page.read_text())} for page in pages()}
+    marks = {page: [pytest.mark.spin] if "agreement" in names else [] for page, names in made.items()}
+    return [
+        pytest.param(page, id=page.name, marks=marks[page]) for page, names in made.items() if names & set(FROM_RUNS)
+    ]
+
+
 @pytest.mark.vllm
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in pages() if set(FROM_RUNS) & {m[2] for m in MARK.finditer(page.read_text())}],
-                         ids=lambda page: page.name)  # fmt: skip
+@pytest.mark.parametrize("page", _with_runs())
 def test_tables_from_runs_are_fresh(page) -> None:
     _is_fresh(page, set(FROM_RUNS))
 

@@ -12,17 +12,21 @@ from typing import TypeVar
 
 from kvmodel.contract import Contract
 from kvmodel.events import (
+    DIRECTIONS,
     Abort,
     Add,
     Direction,
     Event,
     Lose,
     Report,
+    ReportKind,
     Schedule,
     TransferEnds,
     Update,
 )
 from kvmodel.port import ConnectorScript, DispatchedStep, Response
+from kvmodel.relation.connector import report_kinds
+from kvmodel.relation.in_world import may_report, may_save
 from kvmodel.scope import Scope
 from kvmodel.world import Access, RequestState, Stage, Step, Transfer, World
 
@@ -35,21 +39,23 @@ def _subsets(items: list[Item]) -> Iterator[tuple[Item, ...]]:
 
 
 def possible_reports(world: World, scope: Scope, contract: Contract) -> list[Report]:
-    """Every report the next output may carry, due ones first."""
-    reports = [
-        Report(t.direction, t.request) for t in world.transfers if t.wait == 0 and (t.over or not scope.separate_ends)
+    """Every report the next output may carry, due ones first: what the relation lets the connector do, and the scope allows now."""
+    return [
+        Report(direction, name, kind)
+        for kind in report_kinds(contract)
+        for index, name in enumerate(scope.names)
+        for direction in DIRECTIONS
+        if may_report(kind)(world, name, index, direction) and _in_time(world, scope, index, direction, kind)
     ]
-    for name, request in zip(scope.names, world.requests, strict=True):
-        if contract.duplicate:
-            reports += [Report(direction, name, "duplicate") for direction in request.repeatable]
-        if (
-            contract.unsolicited
-            and request.stage != Stage.ABSENT
-            and not request.unsolicited_sent
-            and not (request.save_started and request.claims)
-        ):
-            reports.append(Report("save", name, "unsolicited"))
-    return reports
+
+
+def _in_time(world: World, scope: Scope, index: int, direction: Direction, kind: ReportKind) -> bool:
+    """A report comes after the step that announced its transfer; a request is misreported once in each way at most."""
+    if kind == "due":
+        name = scope.names[index]
+        transfer = next(t for t in world.transfers if t.request == name and t.direction == direction)
+        return transfer.wait == 0 and (transfer.over or not scope.separate_ends)
+    return kind == "duplicate" or not world.requests[index].unsolicited_sent
 
 
 def stoppable(world: World, scope: Scope) -> list[str]:
@@ -176,9 +182,11 @@ def connector_script(world: World, scope: Scope, contract: Contract) -> dict[str
     script = {}
     for index, (name, request) in enumerate(zip(scope.names, world.requests, strict=True)):
         load = scope.loads(index) and not request.load_started
-        save = scope.saves(index) and not request.save_started
-        if contract.single and any(t.request == name for t in world.transfers):
-            save = False
+        save = (
+            scope.saves(index)
+            and not request.save_started
+            and may_save(contract, request.claims)(world, name, index, "save")
+        )
         script[name] = ConnectorScript(
             scope.prompt_blocks_of(index) * scope.block_size if load else 0,
             ("claimed" if request.claims else "hidden") if save else "none",

@@ -10,6 +10,7 @@ import kvrace
 from kvrace.cli.check import check_command
 from kvrace.cli.export import export_command
 from kvrace.cli.mutants import mutants_command
+from kvrace.cli.promela import promela_command
 from kvrace.cli.replay import replay_command
 from kvrace.cli.show import show_command
 
@@ -33,6 +34,7 @@ app.command("replay")(replay_command)
 app.command("show")(show_command)
 app.command("export")(export_command)
 app.command("mutants")(mutants_command)
+app.command("promela")(promela_command)
 
 
 def _version(wanted: bool) -> None:

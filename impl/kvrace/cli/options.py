@@ -9,6 +9,7 @@ import typer
 from kvmodel.contract import MEANINGS
 from kvmodel.errors import KvraceError
 from kvmodel.properties import PROPERTY_NAMES
+from kvmodel.relation.policies import POLICIES
 from kvmodel.scope import KINDS, NAMED_SCOPES
 
 _Given = TypeVar("_Given")
@@ -342,6 +343,52 @@ ExportTarget = Annotated[
         metavar="FILE",
         help="Write there. Without it: to standard output.",
         callback=_not_empty,
+        rich_help_panel=_OUTPUT,
+    ),
+]
+RelationRequests = Annotated[
+    str,
+    typer.Option(
+        "--requests",
+        metavar="KIND[,KIND]",
+        help=f"The kind of each request: {', '.join(KINDS)}.",
+        callback=_not_empty,
+        show_default=False,
+        rich_help_panel=_SCOPE,
+    ),
+]
+RelationScheduler = Annotated[
+    str,
+    typer.Option(
+        "--scheduler",
+        metavar="sync|async",
+        help="One step in flight, or two.",
+        callback=_not_empty,
+        rich_help_panel=_SCOPE,
+    ),
+]
+RelationBlocks = Annotated[
+    int | None,
+    typer.Option(
+        "--blocks", metavar="N", help="Blocks in the pool. Default: one for each request.", rich_help_panel=_SCOPE
+    ),
+]
+RelationPolicy = Annotated[
+    str,
+    typer.Option(
+        "--policy",
+        metavar="|".join(POLICIES),
+        help="What the scheduler does with the report of a transfer whose request is over.",
+        callback=_not_empty,
+        rich_help_panel=_SUBJECT,
+    ),
+]
+RunSpin = Annotated[
+    bool,
+    typer.Option(
+        "--run",
+        metavar="",
+        help="Run Spin on it and hold its figures against kvrace's own search, in place of writing the text.",
         rich_help_panel=_OUTPUT,
     ),
 ]

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from kvmodel.port import UnknownSubject
@@ -44,7 +45,7 @@ _BLOCK_FIELDS = ("block_id", "ref_cnt", "is_null", "block_hash", "prev_free_bloc
 
 
 class Api:
-    """The classes of one vLLM release, and the few objects that are made from them."""
+    """The classes of one vLLM release, and the few objects that are made from them. ``folder`` is where it is imported from."""
 
     def __init__(self) -> None:
         self.version = import_vllm()
@@ -56,6 +57,7 @@ class Api:
         self._check_fields()
 
     def _import(self) -> None:
+        import vllm
         from vllm import SamplingParams
         from vllm.distributed.kv_events import EventPublisher
         from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1
@@ -75,6 +77,7 @@ class Api:
         from kvrace.vllm.connector import ScriptedConnector, register
 
         register()
+        self.folder = str(Path(vllm.__file__).parents[1])
         self.scheduler, self.async_scheduler, self.request = Scheduler, AsyncScheduler, Request
         self.block_pool, self.block = block_pool.BlockPool, kv_cache_utils.KVCacheBlock
         self.free_queue = kv_cache_utils.FreeKVCacheBlockQueue

@@ -11,7 +11,7 @@ from typing import Any
 from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorMetadata
 
-from kvmodel.port import ConnectorScript, Handover, LoadStarted
+from kvmodel.port import ConnectorScript, Handover, LoadStarted, UnknownSubject
 
 CONNECTOR_NAME = "KvraceScriptedConnector"
 
@@ -47,6 +47,10 @@ class ScriptedConnector(KVConnectorBase_V1):
         if num_external_tokens == 0:
             return
         name = request.request_id
+        if name not in self._computed:  # 0.33.0 has such loads (deferred_loads), only with the pools of HiSparse
+            raise UnknownSubject(
+                f"the adapter does not know loads that start in a later call than the one that asks for them, as that of {name}"
+            )
         table = tuple(blocks.get_block_ids()[0])
         start = self._computed[name]
         end = start + num_external_tokens

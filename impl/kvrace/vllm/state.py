@@ -36,6 +36,14 @@ def _fences(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashable:
     return tuple((fence - processed, tuple(walk.names[block.block_id] for block in blocks)) for fence, blocks in value)
 
 
+def _since_prefill(walk: StateWalk, _value: Any, owner: dict[str, Any]) -> Hashable:
+    return min(int(owner["local_prefill_interval"]), int(owner["num_executed_steps"]) - int(owner["last_prefill_step"]))
+
+
+def _while_prefills_are_held(walk: StateWalk, value: Any, owner: dict[str, Any]) -> Hashable:
+    return bool(value) if owner.get("local_prefill_interval", 1) > 1 else None
+
+
 def _whether(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashable:
     return bool(value)
 
@@ -151,7 +159,7 @@ def _stock_rules(api: Api) -> CaptureRules:
             "only decides which token ids are sent to the workers again",
         ),
         (scheduler, "prefill_capacity_bound"): (
-            leave_out,
+            _while_prefills_are_held,
             "only used when prefills are throttled, which kvrace never asks for",
         ),
         (request, "num_preemptions"): (_whether, "only asked whether it is zero"),
@@ -161,6 +169,16 @@ def _stock_rules(api: Api) -> CaptureRules:
         (queue, "fake_free_list_head"): (_list_end, "an end of the free list"),
         (queue, "fake_free_list_tail"): (_list_end, "an end of the free list"),
     }
+    if "last_prefill_step" in api.stock_attributes[scheduler]:  # 0.33.0
+        distance = "the distance counts, up to local_prefill_interval"
+        attributes[scheduler, "num_executed_steps"] = (
+            _since_prefill,
+            f"a counter, only compared with last_prefill_step: {distance}",
+        )
+        attributes[scheduler, "last_prefill_step"] = (
+            _since_prefill,
+            f"only compared with num_executed_steps: {distance}",
+        )
     return CaptureRules(
         opaque=tuple(api.left_alone),
         opaque_modules=(

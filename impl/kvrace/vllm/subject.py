@@ -21,6 +21,7 @@ from kvmodel.port import (
     Response,
     ScheduledRequest,
     SubjectHang,
+    UnknownSubject,
 )
 from kvmodel.scope import Scope
 from kvrace.capture import StateWalk
@@ -69,7 +70,7 @@ class VllmSubject:
         self._config = make_config(scope)
         self._walk = StateWalk(capture_rules(self._api, self._class))
         self._foreign = foreign_classes(self._class)
-        self._shown = partial(shown, folder=folder)
+        self._shown = partial(_shown, folders=(self._api.folder, folder))
         self._places = places_of(self._class, self._shown)
         self._requests = {name: self._api.request_maker(scope, index) for index, name in enumerate(scope.names)}
         self._steps: deque[tuple[Any, tuple[str, ...]]] = deque()
@@ -128,7 +129,7 @@ class VllmSubject:
                 case Update():
                     notices = self._update(event)
             self._pending = bool(self.scheduler.has_requests())
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, UnknownSubject):
             raise
         except BaseException as error:  # also SystemExit: a scheduler that leaves takes the engine with it
             crash = self._crash(error)
@@ -250,9 +251,10 @@ def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
-def shown(filename: str, folder: str | None) -> str:
-    """The file as its maintainer names it: from the package folder on, or below ``folder``, else as it is."""
+def _shown(filename: str, folders: tuple[str | None, ...]) -> str:
+    """The file as its maintainer names it: from the package folder on, or below one of ``folders``, else as it is."""
     head, mark, tail = filename.rpartition("/site-packages/")
     if mark:
         return tail
-    return os.path.relpath(filename, folder) if folder and filename.startswith(folder + os.sep) else filename
+    below = next((folder for folder in folders if folder and filename.startswith(folder + os.sep)), None)
+    return os.path.relpath(filename, below) if below else filename

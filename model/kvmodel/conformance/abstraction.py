@@ -27,6 +27,7 @@ from kvmodel.relation.vocabulary import (
     stage,
     touches,
     transfer,
+    unasked,
     uses,
 )
 from kvmodel.scope import Scope
@@ -73,6 +74,7 @@ READINGS: tuple[Reading, ...] = (
         "the connector repeats a report once, the relation may do it for ever",
     ),
     Reading(claimed, "a save began, and the connector has said so"),
+    Reading(unasked, "never: such a report is sent and processed with one output"),
 )  # fmt: skip
 """Every part of the relational state."""
 

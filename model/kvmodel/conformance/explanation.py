@@ -91,12 +91,18 @@ class _Told:
         over = [name for name in self.then if self.then[name] in LIVE and self.now[name] not in LIVE]
         going_on = [name for name in self.then if name not in over]
         offered = tuple(item for name in going_on if (item := self.offers(name)))
-        return (((("process", "1"),),), (*self.given_back(), *offered, *self.ends(over), *self.reports()))
+        return (*self.output(), (*self.given_back(), *offered, *self.ends(over), *self.reports()))
 
     def crashed_update(self) -> tuple[Part, ...]:
         """As far as it shows in what a call has done that did not come back: requests that ended, then the reports."""
         over = [handover.request for handover in self.t.response.handovers]
-        return (((("process", "1"),),), self.ends(over), self.reports())
+        return (*self.output(), self.ends(over), self.reports())
+
+    def output(self) -> tuple[Part, ...]:
+        """The step is over. What its output carries was sent before the scheduler looks at any of it."""
+        assert isinstance(self.t.event, Update)
+        unasked = (report.request for report in self.t.event.reports if report.kind == "unsolicited")
+        return (((("process", "1"),),), tuple((("invent", name),) for name in unasked))
 
     def schedule(self) -> tuple[Part, ...]:
         step = str(len(self.t.before.steps) + 1)

@@ -6,6 +6,7 @@ A transfer touches its blocks until it is reported. That is the worst case: one 
 from __future__ import annotations
 
 from kvmodel.contract import Contract
+from kvmodel.events import ReportKind
 from kvmodel.relation.policies import Policy
 from kvmodel.relation.reports import addressed, addressed_to_nobody, hearing_checks, hearing_fence, hears
 from kvmodel.relation.terms import Action, Change, Formula, Named
@@ -28,6 +29,7 @@ from kvmodel.relation.vocabulary import (
     spoiled,
     touches,
     transfer,
+    unasked,
     x,
 )
 
@@ -37,6 +39,23 @@ NEVER_CLAIMED = Named(
     "the connector never claimed its save", ~claimed(r) & ~phase.of(r).is_(ABSENT), "contract `unsolicited`"
 )
 IS_A_SAVE = Named("the report is one of a save", d.is_(SAVE), "contract `unsolicited`")
+
+REPORT_GUARDS: dict[ReportKind, tuple[Named, ...]] = {
+    "due": (RUNS,),
+    "duplicate": (WAS_REPORTED,),
+    "unsolicited": (IS_A_SAVE, NEVER_CLAIMED),
+}
+"""What the connector itself must see to when it sends a report of each kind; a contract allows some of the kinds."""
+
+
+def report_kinds(contract: Contract) -> tuple[ReportKind, ...]:
+    """The kinds of report that the contract allows."""
+    allowed: dict[ReportKind, bool] = {
+        "due": True,
+        "duplicate": contract.duplicate,
+        "unsolicited": contract.unsolicited,
+    }
+    return tuple(kind for kind, is_allowed in allowed.items() if is_allowed)
 
 
 def _over() -> tuple[Change, ...]:
@@ -88,7 +107,7 @@ def load_fails() -> Action:
         "load_fails",
         "connector",
         (r, b),
-        (Named("the load runs there", touches(LOAD, r, b)),),
+        (Named("the load runs there", touches(LOAD, r, b), "invalid_block_ids: blocks of a load"),),
         (
             Change(spoiled, (x, c), spoiled(x, c) | here),
             Change(computed, (x, c), computed(x, c) & ~here),
@@ -114,15 +133,41 @@ def lose() -> Action:
     )
 
 
-def connector_actions(policy: Policy, contract: Contract) -> tuple[Action, ...]:
+def invent() -> Action:
+    return Action(
+        "invent",
+        "connector",
+        (r,),
+        (NEVER_CLAIMED,),
+        (Change(unasked, (x,), unasked(x) | x.is_(r)),),
+        "the connector sends a report of a save that it never claimed; the request may end before it is processed",
+        "contract `unsolicited`",
+    )
+
+
+def _unsolicited(policy: Policy, in_time: bool) -> tuple[Action, ...]:
+    """A report that was invented is processed. ``in_time``: its request has not ended with a claim since."""
+    may: tuple[Named, ...] = (IS_A_SAVE, Named("the report is on its way", unasked(r), "contract `unsolicited`"))
+    if in_time:
+        may = (*may, Named("nothing was claimed since", ~claimed(r), "assumption `unasked-in-time`"))
+    processed = (Change(unasked, (x,), unasked(x) & ~x.is_(r)),)
+    return (
+        invent(),
+        *_both("report_unasked", policy, may, processed, "a report of a save that was never claimed is processed"),
+    )
+
+
+def _report(kind: ReportKind, policy: Policy, in_time: bool) -> tuple[Action, ...]:
+    match kind:
+        case "due":
+            return _both("report", policy, REPORT_GUARDS[kind], _over(), "a transfer is over and reported")
+        case "duplicate":
+            return _both("report_again", policy, REPORT_GUARDS[kind], (), "a transfer is reported once more")
+        case "unsolicited":
+            return _unsolicited(policy, in_time)
+
+
+def connector_actions(policy: Policy, contract: Contract, unasked_in_time: bool) -> tuple[Action, ...]:
     """What the connector may do under this contract."""
-    actions = [load_fails(), *_both("report", policy, (RUNS,), _over(), "a transfer is over and reported")]
-    if contract.duplicate:
-        actions += _both("report_again", policy, (WAS_REPORTED,), (), "a transfer is reported once more")
-    if contract.unsolicited:
-        actions += _both(
-            "report_unasked", policy, (IS_A_SAVE, NEVER_CLAIMED), (), "a save is reported that was never claimed"
-        )
-    if contract.lossy:
-        actions.append(lose())
-    return tuple(actions)
+    reports = [action for kind in report_kinds(contract) for action in _report(kind, policy, unasked_in_time)]
+    return (load_fails(), *reports, *((lose(),) if contract.lossy else ()))

@@ -9,7 +9,7 @@ from kvmodel.explorer import explore
 from kvmodel.relation.finite import FiniteInstance, Move
 
 
-class _Walk:
+class FiniteWalk:
     """A :class:`~kvmodel.explorer.System` of states that are integers. A move that crashes the engine leads nowhere."""
 
     def __init__(self, instance: FiniteInstance) -> None:
@@ -45,7 +45,7 @@ def exhaust(
     instance: FiniteInstance, max_states: int | None = None, listen: Callable[[int], None] = lambda _: None
 ) -> Exhausted:
     """Explore every state. ``listen`` hears of the number of states now and then."""
-    walk = _Walk(instance)
+    walk = FiniteWalk(instance)
     parents: list[tuple[int, Move | None]] = [(0, None)]
     broken: dict[str, tuple[int, Move | None]] = {}
     transitions = 0

@@ -67,10 +67,15 @@ class Move:
         return tuple((guard, self._compiled(self._ground(guard.formula))) for guard in self.action.guards)
 
     @cached_property
-    def checks(self) -> tuple[tuple[Named, Holds], ...]:
+    def grounded_checks(self) -> tuple[tuple[Named, Ground], ...]:
         """What must hold whenever the move is made; those that always do are left out."""
         grounded = [(check, self._ground(check.formula)) for check in self.action.checks]
-        return tuple((check, self._compiled(ground)) for check, ground in grounded if ground is not True)
+        return tuple((check, ground) for check, ground in grounded if ground is not True)
+
+    @cached_property
+    def checks(self) -> tuple[tuple[Named, Holds], ...]:
+        """``grounded_checks`` as functions."""
+        return tuple((check, self._compiled(ground)) for check, ground in self.grounded_checks)
 
     @cached_property
     def apply(self) -> Callable[[int], int]:

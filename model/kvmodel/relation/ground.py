@@ -86,6 +86,18 @@ def any_of(parts: list[Ground]) -> Ground:
     return False if not left else left[0] if len(left) == 1 else Any_(tuple(left))
 
 
+def cells_in(ground: Ground) -> frozenset[Cell]:
+    """The cells on which its truth may depend."""
+    match ground:
+        case Bit(cell) | Is(cell, _):
+            return frozenset((cell,))
+        case Negation(part):
+            return cells_in(part)
+        case All(parts) | Any_(parts):
+            return frozenset().union(*map(cells_in, parts))
+    return frozenset()
+
+
 @dataclass(frozen=True)
 class Universe:
     """The elements of every sort, and the values of what never changes: true cells of relations, values of functions."""

@@ -42,7 +42,7 @@ def add() -> Action:
         "client",
         (r,),
         (
-            Named("it is new", phase.of(r).is_(ABSENT)),
+            Named("it is new", phase.of(r).is_(ABSENT), "a request that is sent again is another one"),
             Named("no known request has its id", ~exists(any_request, other), "else vLLM asserts (since 0.15.1)"),
         ),
         (moves_to(r, WAITING),),
@@ -52,21 +52,26 @@ def add() -> Action:
     )
 
 
+def answer_guards(contract: Contract) -> tuple[Named, ...]:
+    """What the contract asks of the connector's answer at ``request_finished``."""
+    honest = Named("the connector does not hide a save", ~answer.is_(HIDDEN), "KVConnectorBase_V1.request_finished")
+    alone = Named(
+        "load and save are never pending together", ~answer.is_(NOTHING) >> ~transfer(LOAD, r), "contract `single`"
+    )
+    return (*(() if contract.unclaimed else (honest,)), *((alone,) if contract.single else ()))
+
+
 def _ends(name: str, who: str, may: Named, contract: Contract, meaning: str, source: str) -> Action:
     """The end of a request: the connector is told and answers, then the blocks stay or go."""
     load_runs = phase.of(r).is_(LOADING) & ~arrived(r)
     stays = load_runs | answer.is_(CLAIMED)
     saves = ~answer.is_(NOTHING)
-    honest = () if contract.unclaimed else (
-        Named("the connector does not hide a save", ~answer.is_(HIDDEN), "KVConnectorBase_V1.request_finished"),
-    )  # fmt: skip
-    alone = Named("load and save are never pending together", saves >> ~transfer(LOAD, r), "contract `single`")
     here = x.is_(r)
     return Action(
         name,
         who,
         (r, answer, giving_back),
-        (may, *honest, *((alone,) if contract.single else ()), fence(r, ~stays)),
+        (may, *answer_guards(contract), fence(r, ~stays)),
         (
             Change(phase, (x,), Choice(here, Choice(stays, HELD, GONE), phase.of(x))),
             Change(
@@ -90,15 +95,15 @@ def ends(contract: Contract) -> tuple[Action, ...]:
     """The three ways in which a request ends."""
     return (
         _ends(
-            "abort", "client", Named("it is not over", live(r)), contract,
+            "abort", "client", Named("it is not over", live(r), "Scheduler.finish_requests passes over what is over"), contract,
             "the client is gone, at any moment; the connector answers at request_finished", "Scheduler.finish_requests",
         ),
         _ends(
-            "stop", "engine", Named("it runs", phase.of(r).is_(RUNNING)), contract,
+            "stop", "engine", Named("it runs", phase.of(r).is_(RUNNING), "Scheduler.running"), contract,
             "its last token came with the output of a step", "Scheduler.update_from_output",
         ),
         _ends(
-            "fail", "engine", Named("it loads", phase.of(r).is_(LOADING)), contract,
+            "fail", "engine", Named("it loads", phase.of(r).is_(LOADING), "status WAITING_FOR_REMOTE_KVS"), contract,
             "its load failed and the policy for load failures is `fail`", "Scheduler._handle_invalid_blocks",
         ),
     )  # fmt: skip

@@ -9,7 +9,7 @@ from kvmodel.contract import Contract
 from kvmodel.relation.connector import connector_actions
 from kvmodel.relation.lifecycle import add, ends
 from kvmodel.relation.policies import Policy
-from kvmodel.relation.safety import LOADS_ONCE, UNIQUE_IDS, invariant, properties
+from kvmodel.relation.safety import LOADS_ONCE, UNASKED_IN_TIME, UNIQUE_IDS, invariant, properties
 from kvmodel.relation.scheduling import scheduling_actions
 from kvmodel.relation.terms import Action, Named, forall
 from kvmodel.relation.vocabulary import name_of, x, y
@@ -29,7 +29,7 @@ class Model:
             add(),
             *ends(self.contract),
             *scheduling_actions(self.contract, LOADS_ONCE in self.assumed),
-            *connector_actions(self.policy, self.contract),
+            *connector_actions(self.policy, self.contract, UNASKED_IN_TIME in self.assumed),
         )
 
     @cached_property

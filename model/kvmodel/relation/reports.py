@@ -45,11 +45,14 @@ def hearing_fence(policy: Policy) -> Named:
     return fence(q, policy.frees(d, q))
 
 
+_LOOKED_UP = "Scheduler.requests: a report names an id and nothing else"
+
+
 def addressed() -> Named:
     """The report is taken for one of the known request that has its id now."""
-    return Named("it is known by the id that is reported", known(q) & name_of.of(q).is_(name_of.of(r)))
+    return Named("it is known by the id that is reported", known(q) & name_of.of(q).is_(name_of.of(r)), _LOOKED_UP)
 
 
 def addressed_to_nobody() -> Named:
     named = known(any_request) & name_of.of(any_request).is_(name_of.of(r))
-    return Named("no known request has the id that is reported", ~exists(any_request, named))
+    return Named("no known request has the id that is reported", ~exists(any_request, named), _LOOKED_UP)

@@ -50,9 +50,10 @@ from kvmodel.relation.vocabulary import (
     y,
 )
 
-UNIQUE_IDS, LOADS_ONCE = "unique-ids", "loads-once"
+UNIQUE_IDS, LOADS_ONCE, UNASKED_IN_TIME = "unique-ids", "loads-once", "unasked-in-time"
 ASSUMPTIONS = {
     UNIQUE_IDS: "no request id is ever used again",
+    UNASKED_IN_TIME: "no report of a save that nobody asked for is on its way when its request ends",
     LOADS_ONCE: "a load that was reported is not started again for the same request, not even after a preemption",
 }
 """What a result may assume beyond the contract. A result without any is the strongest."""

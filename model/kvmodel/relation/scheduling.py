@@ -54,8 +54,12 @@ def take() -> Action:
         "scheduler",
         (r, b),
         (
-            Named("it waits or runs", phase.of(r).among(WAITING, RUNNING)),
-            Named("the block is free", free(b)),
+            Named(
+                "it waits or runs",
+                phase.of(r).among(WAITING, RUNNING),
+                "Scheduler.schedule gives blocks to nobody else",
+            ),
+            Named("the block is free", free(b), "BlockPool.get_new_blocks takes from the free list"),
         ),
         (
             Change(owns, (x, c), owns(x, c) | here),
@@ -75,8 +79,8 @@ def share() -> Action:
         "scheduler",
         (r, b),
         (
-            Named("it waits", phase.of(r).is_(WAITING)),
-            Named("the prefix cache offers the block", cached(b)),
+            Named("it waits", phase.of(r).is_(WAITING), "Scheduler.waiting"),
+            Named("the prefix cache offers the block", cached(b), "BlockPool.get_cached_block"),
         ),
         (
             Change(owns, (x, c), owns(x, c) | here),
@@ -94,8 +98,12 @@ def offer() -> Action:
         "scheduler",
         (r, b),
         (
-            Named("it waits or runs", phase.of(r).among(WAITING, RUNNING)),
-            Named("the block holds its KV", computed(r, b)),
+            Named(
+                "it waits or runs",
+                phase.of(r).among(WAITING, RUNNING),
+                "Scheduler.schedule gives blocks to nobody else",
+            ),
+            Named("the block holds its KV", computed(r, b), "KVCacheManager.cache_blocks: computed tokens only"),
         ),
         (Change(cached, (c,), cached(c) | c.is_(b)),),
         "the prefix cache offers a block from now on",
@@ -112,7 +120,7 @@ def start_load(once_only: bool) -> Action:
         "scheduler",
         (r,),
         (
-            Named("it waits", phase.of(r).is_(WAITING)),
+            Named("it waits", phase.of(r).is_(WAITING), "Scheduler.waiting"),
             Named(
                 "without overlap, no step is in flight",
                 overlapping() | quiet,
@@ -141,7 +149,7 @@ def wake() -> Action:
         "wake",
         "scheduler",
         (r,),
-        (Named("its load was reported", arrived(r)),),
+        (Named("its load was reported", arrived(r), "Scheduler.finished_recving_kv_req_ids"),),
         (moves_to(r, WAITING), Change(arrived, (x,), arrived(x) & ~x.is_(r))),
         "the scheduler takes note that the load is over",
         "Scheduler._update_waiting_for_remote_kv",
@@ -153,7 +161,7 @@ def admit() -> Action:
         "admit",
         "scheduler",
         (r,),
-        (Named("it waits", phase.of(r).is_(WAITING)),),
+        (Named("it waits", phase.of(r).is_(WAITING), "Scheduler.waiting"),),
         (moves_to(r, RUNNING),),
         "a waiting request runs from now on",
         "Scheduler.schedule",
@@ -166,7 +174,14 @@ def preempt() -> Action:
         "preempt",
         "scheduler",
         (r, giving_back),
-        (Named("it waits or runs", phase.of(r).among(WAITING, RUNNING)), fence(r, always)),
+        (
+            Named(
+                "it waits or runs",
+                phase.of(r).among(WAITING, RUNNING),
+                "Scheduler.schedule gives blocks to nobody else",
+            ),
+            fence(r, always),
+        ),
         (moves_to(r, WAITING), *gives_up(r, always)),
         "a request gives all its blocks up and is computed anew",
         "Scheduler._preempt_request",
@@ -183,7 +198,7 @@ def give_back() -> Action:
         "scheduler",
         (b,),
         (
-            Named("the block was held back", held_back(b)),
+            Named("the block was held back", held_back(b), "Scheduler.deferred_frees"),
             Named(
                 "no step in flight works on it for a request that gave it up",
                 ~at_work,
@@ -205,7 +220,7 @@ def build() -> Action:
         "build",
         "engine",
         (s,),
-        (Named("the step is not there", stage.of(s).is_(IDLE)),),
+        (Named("the step is not there", stage.of(s).is_(IDLE), "EngineCore.step"),),
         (Change(stage, (t,), Choice(t.is_(s), BUILT, stage.of(t))),),
         "the scheduler begins a step",
         "Scheduler.schedule",
@@ -224,9 +239,9 @@ def compute(contract: Contract) -> Action:
         "scheduler",
         (s, r, b),
         (
-            Named("the step is being built", stage.of(s).is_(BUILT)),
-            Named("it runs", phase.of(r).is_(RUNNING)),
-            Named("it owns the block", owns(r, b)),
+            Named("the step is being built", stage.of(s).is_(BUILT), "EngineCore.step"),
+            Named("it runs", phase.of(r).is_(RUNNING), "Scheduler.running"),
+            Named("it owns the block", owns(r, b), "the block table in SchedulerOutput"),
             Named("the prefix cache does not offer the block", ~cached(b), "full blocks are never written again"),
         ),
         (
@@ -256,7 +271,7 @@ def dispatch() -> Action:
         "dispatch",
         "engine",
         (s,),
-        (Named("the step is being built", stage.of(s).is_(BUILT)),),
+        (Named("the step is being built", stage.of(s).is_(BUILT), "EngineCore.step"),),
         (Change(stage, (t,), Choice(t.is_(s), IN_FLIGHT, stage.of(t))),),
         "the workers get the step",
         "EngineCore.step",
@@ -269,7 +284,7 @@ def process() -> Action:
         "process",
         "engine",
         (s,),
-        (Named("the step is in flight", stage.of(s).is_(IN_FLIGHT)),),
+        (Named("the step is in flight", stage.of(s).is_(IN_FLIGHT), "EngineCore.step"),),
         (
             Change(stage, (t,), Choice(t.is_(s), IDLE, stage.of(t))),
             Change(uses, (t, x, c), uses(t, x, c) & ~t.is_(s)),

@@ -103,18 +103,18 @@ def _fences(action: Action) -> Formula:
     return giving_back.is_(AT_ONCE) | (giving_back.is_(BEHIND_STEPS) & overlapping() & at_work)
 
 
-def universe_of(scope: Scope, ids: tuple[str, ...] = ()) -> Universe:
-    """The elements a scope has: its requests by their letters, its blocks and the steps in flight by number, from 1.
-
-    ``ids`` names the requests (default: each by its own letter)."""
+def universe_of(scope: Scope, blocks: int | None = None, ids: tuple[str, ...] = ()) -> Universe:
+    """The elements a scope has: its requests by their letters, its blocks and the steps in flight by number, from 1. An instance
+    may have other ``blocks`` than its scope; ``ids`` names the requests (default: each by its own letter)."""
     requests = tuple(REQUEST.element(name) for name in scope.names)
-    blocks = tuple(BLOCK.element(str(number + 1)) for number in range(scope.blocks))
+    size = scope.blocks if blocks is None else blocks
+    pool = tuple(BLOCK.element(str(number + 1)) for number in range(size))
     steps = tuple(STEP.element(str(number + 1)) for number in range(scope.steps_in_flight))
     names = ids or scope.names
-    elements = {REQUEST: requests, BLOCK: blocks, STEP: steps, ID: tuple(map(ID.element, dict.fromkeys(names)))}
+    elements = {REQUEST: requests, BLOCK: pool, STEP: steps, ID: tuple(map(ID.element, dict.fromkeys(names)))}
     true: set[Cell] = {(loads, (request,)) for index, request in enumerate(requests) if scope.loads(index)}
     true |= {(saves, (request,)) for index, request in enumerate(requests) if scope.saves(index)}
-    true |= {(lower, (low, high)) for place, high in enumerate(blocks) for low in blocks[:place]}
+    true |= {(lower, (low, high)) for place, high in enumerate(pool) for low in pool[:place]}
     true |= {(earlier, (low, high)) for place, high in enumerate(steps) for low in steps[:place]}
     true |= {(overlapping, ())} if scope.scheduling == "async" else set()
     true |= {(sharing, ())} if scope.prefix_sharing else set()
@@ -124,9 +124,11 @@ def universe_of(scope: Scope, ids: tuple[str, ...] = ()) -> Universe:
     return Universe(elements, frozenset(true), values)
 
 
-def scoped(model: Model, scope: Scope, *, failures: bool = False, ids: tuple[str, ...] = ()) -> FiniteInstance:
-    """The finite instance of ``model`` for ``scope``; ``ids`` as in :func:`universe_of`. ``failures`` lets loads fail. The relation
-    knows no sizes: a request may take as many blocks as there are."""
+def scoped(
+    model: Model, scope: Scope, *, blocks: int | None = None, failures: bool = False, ids: tuple[str, ...] = ()
+) -> FiniteInstance:
+    """The finite instance of ``model`` for ``scope``; ``blocks`` and ``ids`` as in :func:`universe_of`. ``failures`` lets loads
+    fail. The relation knows no sizes: a request may take as many blocks as there are."""
     contract = model.contract
     actions = []
     for action in model.actions:
@@ -137,4 +139,4 @@ def scoped(model: Model, scope: Scope, *, failures: bool = False, ids: tuple[str
         )  # fmt: skip
         guards = (*action.guards, *(Named("the scope", guard) for guard in added if guard != conjunction(())))
         actions.append(replace(action, guards=guards))
-    return FiniteInstance(universe_of(scope, ids), tuple(actions), model.properties)
+    return FiniteInstance(universe_of(scope, blocks, ids), tuple(actions), model.properties)

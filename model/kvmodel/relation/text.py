@@ -57,7 +57,8 @@ def _text(expression: Expression) -> tuple[str, int]:
         case And(parts):
             return " ∧ ".join(_within(part, "and") for part in parts), _BINDS["and"]
         case Or(parts):
-            return " ∨ ".join(_choices(parts)), _BINDS["or"]
+            choices = _choices(parts)
+            return " ∨ ".join(choices), _BINDS["or" if len(choices) > 1 else "atom"]
     raise TypeError(f"{expression!r} is neither formula nor term")
 
 

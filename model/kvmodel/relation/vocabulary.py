@@ -68,6 +68,7 @@ touches = Symbol("touches", (DIRECTION, REQUEST, BLOCK), "the transfer reads or 
 spoiled = Symbol("spoiled", (REQUEST, BLOCK), "the load of this block failed (invalid_block_ids)")
 reported = Symbol("reported", (DIRECTION, REQUEST), "the transfer was reported")
 claimed = Symbol("claimed", (REQUEST,), "the connector answered True at request_finished")
+unasked = Symbol("unasked", (REQUEST,), "a report of a save that was never claimed is on its way")
 
 # What never changes.
 name_of = Symbol("id", (REQUEST,), "the id by which reports name the request", ID, rigid=True)
@@ -77,7 +78,7 @@ overlapping = Symbol(
 
 STATE = (
     phase, owns, computed, free, held_back, cached, arrived, awaited, stage,
-    uses, filled, transfer, touches, spoiled, reported, claimed,
+    uses, filled, transfer, touches, spoiled, reported, claimed, unasked,
 )  # fmt: skip
 RIGID = (name_of, overlapping)
 INITIALLY_TRUE = (free,)

@@ -1,0 +1,167 @@
+"""Tables and diagrams made from the relation (model/kvmodel/relation)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from spec.markdown import markdown_table
+
+from kvmodel.contract import Contract
+from kvmodel.relation.finite import FiniteInstance
+from kvmodel.relation.lives import lives
+from kvmodel.relation.model import Model
+from kvmodel.relation.policies import POLICIES
+from kvmodel.relation.scoped import scoped
+from kvmodel.relation.terms import Action, Symbol
+from kvmodel.relation.text import text
+from kvmodel.relation.vocabulary import (
+    INITIALLY_TRUE,
+    PHASE_MEANINGS,
+    RIGID,
+    STATE,
+    phase,
+    stage,
+)
+from kvmodel.scope import Scope
+
+EVERYTHING = Contract.parse("unclaimed,duplicate,unsolicited,lossy")
+_SCHEDULERS_OWN = 9
+"""So many symbols of ``STATE`` are the scheduler's own; the others are the truth of the workers and the connector."""
+
+
+@cache
+def _alone() -> FiniteInstance:
+    """One request with everything that can happen to it: two steps in flight, shared blocks, loads that fail."""
+    scope = Scope(("load_save",), "async", prefix_sharing=True)
+    return scoped(Model(POLICIES["wait_for_all"], Contract()), scope, blocks=1, failures=True)
+
+
+def phases() -> str:
+    return markdown_table(["phase", "meaning"], [[f"`{name}`", meaning] for name, meaning in PHASE_MEANINGS.items()])
+
+
+def _diagram(symbol: Symbol, first: str) -> str:
+    edges: dict[tuple[str, str], list[str]] = {}
+    order = [action.name for action in _alone().actions]
+    for before, action, after in sorted(lives(_alone(), symbol), key=lambda edge: (order.index(edge[1]), edge)):
+        edges.setdefault((before, after), []).append(action)
+    lines = [f"    {before} --> {after}: {', '.join(actions)}" for (before, after), actions in edges.items()]
+    return "\n".join(["```mermaid", "stateDiagram-v2", f"    [*] --> {first}", *lines, "```"]) + "\n"
+
+
+def life_of_a_request() -> str:
+    return _diagram(phase, "absent")
+
+
+def life_of_a_step() -> str:
+    return _diagram(stage, "idle")
+
+
+def _all_actions() -> tuple[Action, ...]:
+    return Model(POLICIES["wait_for_all"], EVERYTHING).actions
+
+
+def actions() -> str:
+    moves: dict[str, list[str]] = {}
+    for before, action, after in sorted(lives(_alone(), phase)):
+        moves.setdefault(action, []).append(f"{before} → {after}")
+    rows = []
+    for action in _all_actions():
+        when = "; ".join(guard.name for guard in action.guards) or "always"
+        life = "<br>".join(moves.get(action.name, [])) or "-"
+        rows.append([f"`{action.name}`", action.who, action.meaning, life, when, action.source])
+    return markdown_table(["action", "by", "what happens", "the request", "only if", "in vLLM"], rows)
+
+
+def guards() -> str:
+    rows = []
+    seen = set()
+    for action in _all_actions():
+        for guard in action.guards:
+            formula = text(guard.formula)
+            if (guard.name, formula) not in seen:
+                seen.add((guard.name, formula))
+                users = [a.name for a in _all_actions() if any(text(g.formula) == formula for g in a.guards)]
+                rows.append([guard.name, f"`{formula}`", ", ".join(f"`{name}`" for name in users), guard.why or "-"])
+    return markdown_table(["guard", "formula", "of", "why, or where from"], rows)
+
+
+def state() -> str:
+    rows = []
+    for place, symbol in enumerate((*STATE, *RIGID)):
+        whose = (
+            "the scheduler" if place < _SCHEDULERS_OWN else "workers, connector" if symbol in STATE else "never changes"
+        )
+        arguments = ", ".join(sort.name.lower() for sort in symbol.arguments)
+        start = symbol.initially or ("all" if symbol in INITIALLY_TRUE else "-" if symbol in RIGID else "none")
+        rows.append(
+            [f"`{symbol.name}({arguments})`" if arguments else f"`{symbol.name}`", whose, symbol.meaning, start]
+        )
+    return markdown_table(["part of the state", "known to", "meaning", "at the start"], rows)
+
+
+def changes() -> str:
+    rows = []
+    for action in _all_actions():
+        changed = [f"`{change.symbol.name}`" for change in action.changes]
+        checked = list(dict.fromkeys(f"`{check.name}`" for check in action.checks))
+        rows.append([f"`{action.name}`", ", ".join(changed), ", ".join(checked) or "-"])
+    return markdown_table(["action", "changes", "what must hold whenever it happens"], rows)
+
+
+def policies() -> str:
+    rows = [[f"`{policy.name}`", policy.meaning] for policy in POLICIES.values()]
+    return markdown_table(["policy", "what a report does"], rows)
+
+
+def _after_each(policy: str, reports: tuple[str, str]) -> Iterator[str]:
+    """What is so after the abort and after each report, for a load and a save of one request that are both pending."""
+    instance = scoped(Model(POLICIES[policy], Contract()), Scope(("load_save",)), blocks=1)
+    at = instance.start
+    for name in ("add A", "build 1", "take A 1", "start_load A", "dispatch 1", "abort A claimed at_once"):
+        at = instance.move_named[name].apply(at)
+    yield _so(instance, at)
+    for direction in reports:
+        known = instance.move_named[f"report {direction} A A at_once"]
+        unknown = instance.move_named[f"report_unknown {direction} A"]
+        move = known if known.enabled(at) else unknown
+        if any(not holds(at) for check, holds in move.checks if check.name == "no-crash"):
+            yield "**the engine dies** (`no-crash`)"
+            return
+        at = move.apply(at)
+        yield _so(instance, at)
+
+
+def _so(instance: FiniteInstance, at: int) -> str:
+    true = {
+        (symbol.name, *(element.name for element in elements)) for symbol, elements in instance.layout.true_cells(at)
+    }
+    where = next(iter(instance.layout.values(at).values())).name
+    runs = [direction for direction in ("load", "save") if ("transfer", direction, "A") in true]
+    block = "block in the pool" if ("free", "1") in true else "block kept"
+    running = f"{' and '.join(runs)} still run{'s' if len(runs) == 1 else ''}" if runs else "no transfer runs"
+    words = [f"`{where}`", block, running]
+    broken = list(dict.fromkeys(rule.name for rule, holds in instance.judges if not holds(at)))
+    return ", ".join(words) + "".join(f"; **`{name}` broken**" for name in broken)
+
+
+def abort_during_load() -> str:
+    rows = []
+    for policy in POLICIES:
+        for reports in (("load", "save"), ("save", "load")):
+            rows.append([f"`{policy}`", ", then ".join(reports), *_after_each(policy, reports)])
+    return markdown_table(["policy", "reports", "after the abort", "after the first report", "after the second"], rows)
+
+
+RELATION_TABLES = {
+    "phases": phases,
+    "life-of-a-request": life_of_a_request,
+    "life-of-a-step": life_of_a_step,
+    "actions": actions,
+    "guards": guards,
+    "state": state,
+    "changes": changes,
+    "policies": policies,
+    "abort-during-load": abort_during_load,
+}

@@ -1,0 +1,51 @@
+"""The table of spec/agreement.md: what kvrace's own search and Spin say of the same instances."""
+
+from __future__ import annotations
+
+from spec.markdown import markdown_table
+
+from kvmodel.contract import Contract
+from kvmodel.relation.model import Model
+from kvmodel.relation.policies import POLICIES
+from kvmodel.relation.scoped import scoped
+from kvmodel.scope import Scheduling, Scope
+from kvrace.spin import Comparison, Explored, compare
+
+INSTANCES: tuple[tuple[tuple[str, ...], Scheduling, int], ...] = (
+    (("load_save",), "sync", 1),
+    (("load_save",), "async", 2),
+    (("load_save", "local"), "sync", 2),
+)
+
+
+def agreement() -> str:
+    rows = []
+    for requests, scheduling, blocks in INSTANCES:
+        for policy in POLICIES.values():
+            instance = scoped(Model(policy, Contract()), Scope(requests, scheduling), blocks=blocks)
+            compared = compare(instance)
+            ours, spins = compared.kvrace, compared.spin
+            size = f"{blocks} block{'s' if blocks > 1 else ''}"
+            rows.append(
+                [
+                    f"`{','.join(requests)}`, {scheduling}, {size}",
+                    f"`{policy.name}`",
+                    f"{ours.states:,}",
+                    f"{spins.states:,}",
+                    f"{ours.transitions:,}",
+                    f"{spins.transitions:,}",
+                    _verdicts(compared),
+                ]
+            )
+    head = ["instance", "policy", "states, kvrace", "Spin", "transitions, kvrace", "Spin", "broken, by both"]
+    return markdown_table(head, rows)
+
+
+def _verdicts(compared: Comparison) -> str:
+    if compared.kvrace.broken != compared.spin.broken:
+        return f"kvrace: {_broken(compared.kvrace)}; Spin: {_broken(compared.spin)}"
+    return _broken(compared.kvrace)
+
+
+def _broken(explored: Explored) -> str:
+    return ", ".join(f"`{name}` after {moves}" for name, moves in sorted(explored.broken.items())) or "nothing"

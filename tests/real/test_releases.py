@@ -1,0 +1,133 @@
+"""The other releases of vLLM that kvrace knows, each put first on the Python path: the command line as its users run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvmodel.errors import KvraceError
+from kvrace.releases import CACHE, Release, pinned, unpacked
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+
+
+@cache
+def _folder(release: Release) -> Path | str:
+    """Where its Python files are, or why they are not."""
+    try:
+        return unpacked(release, ROOT / CACHE)
+    except KvraceError as error:
+        return str(error)
+
+
+@pytest.fixture(params=pinned(), ids=str)
+def release(request: pytest.FixtureRequest) -> Release:
+    if isinstance(_folder(request.param), str):
+        pytest.skip(_folder(request.param))
+    return request.param
+
+
+def _kvrace(folder: Path, *arguments: object, release: Release | None = None) -> subprocess.CompletedProcess[str]:
+    """Run kvrace in ``folder`` on a release, else on the vLLM that is installed."""
+    path = [ROOT / "model", ROOT / "impl"]
+    if release is not None:
+        path.insert(0, Path(_folder(release)))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path)), "COLUMNS": "100"}
+    command = [sys.executable, "-m", "kvrace", *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def _checked(folder: Path, *arguments: object, release: Release | None = None) -> dict[str, Any]:
+    run = _kvrace(folder, "check", *arguments, "--json", "result.json", release=release)
+    assert run.returncode in (0, 1), run.stderr
+    result: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    assert result["complete"]
+    return result
+
+
+def _table(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """What was found in each case, without the numbers of lines."""
+    return [
+        {
+            "scope": case["scope"],
+            "size": (case["states"], case["transitions"]),
+            "reached": case["reached"],
+            "found": [
+                (found["property"], found["blame"], re.sub(r"\.py:\d+", ".py", found["message"]), found["events"])
+                for found in case["violations"]
+            ],
+        }
+        for case in result["cases"]
+    ]
+
+
+def test_every_order_of_small_ends_as_on_the_installed_release(release: Release, tmp_path: Path) -> None:
+    other, installed = _checked(tmp_path, release=release), _checked(tmp_path)
+    assert other["subject"]["version"] == release.version != installed["subject"]["version"]
+    assert _table(other) == _table(installed)
+    assert {found["location"].partition(":")[0] for found in other["violations"]} == {"vllm/v1/core/sched/scheduler.py"}
+
+
+def test_found_orders_fail_again_there(release: Release, tmp_path: Path) -> None:
+    _checked(tmp_path, "--scope", "seed", release=release)
+    traces = sorted(map(str, tmp_path.glob("kvrace-traces/*.itf.json")))
+    assert len(traces) == 5
+    again = _kvrace(tmp_path, "replay", *traces, release=release)
+    assert again.returncode == 1 and again.stdout.count("still failing") >= len(traces), again.stdout + again.stderr
+
+
+def test_states_that_a_hold_on_prefills_tells_apart_are_kept_apart(release: Release, tmp_path: Path) -> None:
+    """The counters of steps and the newest step with a prefill are compared by their distance. Compared as they are, which is
+    what a class that names them gets, they give more states and the same verdicts."""
+    (tmp_path / "mine.py").write_text(_HOLDS)
+    by_distance, as_they_are, without = (
+        _checked(tmp_path, "--subject", f"mine:{name}", "--requests", "local,local", release=release)
+        for name in ("Holds", "HoldsAndLooks", "HoldsNothing")
+    )
+    assert without["states"] < by_distance["states"] < as_they_are["states"]
+    assert by_distance["properties"] == as_they_are["properties"] == without["properties"]
+
+
+_HOLDS = """
+from vllm.v1.core.sched.scheduler import Scheduler
+
+class HoldsNothing(Scheduler):
+    pass
+
+class Holds(Scheduler):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.local_prefill_interval = 3
+
+class HoldsAndLooks(Holds):
+    def look(self):
+        return self.num_executed_steps, self.last_prefill_step, self.prefill_capacity_bound
+"""
+
+
+def test_a_load_that_starts_later_is_refused(release: Release, tmp_path: Path) -> None:
+    """The release can put a load off until a dispatched step is over. The model has no such loads: no verdict."""
+    (tmp_path / "mine.py").write_text(_LOADS_LATER)
+    run = _kvrace(tmp_path, "check", "--subject", "mine:LoadsLater", "--requests", "load,local", release=release)
+    assert run.returncode == 2
+    assert "the adapter does not know loads that start in a later call" in run.stderr
+    assert "violated" not in run.stdout and "holds" not in run.stdout
+
+
+_LOADS_LATER = """
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+
+class LoadsLater(AsyncScheduler):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.defer_async_loads = True
+"""
