@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
+
+from kvmodel.errors import KvraceError
+from kvmodel.properties import PROPERTY_NAMES
+from kvmodel.scope import Scope
+from kvrace.testing import VerdictError, check_scheduler
 
 SEED = ("check", "--subject", "reference", "--requests", "load_save", "--scheduler", "sync")
 
@@ -45,6 +51,42 @@ def test_json_says_the_guard_what_was_observed_and_the_nearest_step(kvrace: Any)
     assert first["observed"].startswith("update load:A: phase(A) is held and should be gone")
     assert first["nearest"] == "process 1 + report load A A at_once, with phase(A) gone"
     assert data["cases"][0]["conformance"] == conformance
+
+
+def test_a_divergence_in_every_kind_of_report(kvrace: Any) -> None:
+    kvrace(*SEED, "--policy", "wait_for_all", "--conformance", "assert", "--junit", "result.xml", "--html", "page.html")
+    suites = ElementTree.parse("result.xml").getroot()
+    tests = {test.get("name"): test for test in suites.iter("testcase")}
+    assert set(tests) == {*PROPERTY_NAMES, "conformance"}
+    failure = tests["conformance"].find("failure")
+    assert failure is not None and "allowed process 1 + report load A A at_once" in (failure.text or "")
+    assert "4  update load:A" in (failure.text or "")
+    assert not [name for name, test in tests.items() if name != "conformance" and len(test)]
+    page = Path("page.html").read_text()
+    assert "`report load A A at_once` leads to another `phase` in the specification" in page
+    assert "forbids 6 of 67 transitions that break no property" in page
+
+
+def test_in_a_test_of_a_scheduler() -> None:
+    check_scheduler("reference", scope=Scope(("save",)), conformance="assert").assert_holds()
+    with pytest.raises(KvraceError, match="unknown policy 'trust'"):
+        check_scheduler("reference", scope=Scope(("save",)), conformance="trust")
+
+
+@pytest.mark.vllm
+def test_a_divergence_fails_a_test_of_a_scheduler() -> None:
+    from kvrace.vllm.api import load_api
+    from kvrace.vllm.mutants import skip_unknown_completions
+
+    skipping = skip_unknown_completions(load_api().scheduler_class("sync"))
+    checked = check_scheduler(skipping, scope=Scope(("load_save",)), properties="no-leak", conformance="assert")
+    with pytest.raises(VerdictError) as error:
+        checked.assert_holds()
+    stop = "and this one goes on"
+    assert (
+        error.value.summary[0]
+        == f"conformance: at `report_unknown save A` the scheduler of the specification raises, {stop}"
+    )
 
 
 def test_without_the_option_nothing_is_said(kvrace: Any) -> None:

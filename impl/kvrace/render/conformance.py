@@ -10,6 +10,8 @@ from kvrace.render.looks import INDENT, SIGNS, STYLES, count
 from kvrace.render.swimlane import Legend, swimlane
 from kvrace.result import Conformance, FoundDivergence
 
+_EXCUSED = "all with a broken property or after one"
+
 
 def conformance_line(conformance: Conformance) -> Text:
     """How many transitions follow the specification, and what is wrong with the others."""
@@ -35,21 +37,32 @@ def conformance_line(conformance: Conformance) -> Text:
 
 def divergence(found: FoundDivergence, number: str, width: int, legend: Legend) -> RenderableType:
     """One divergence: what the specification asks for, what was observed, the nearest step it allows, and the shortest order."""
-    what = found.divergence
     look = "violated" if found.unexplained else "incomplete"
     length = count(len(found.events), "event")
     head = Text.assemble(
-        (f"{SIGNS[look]} divergence", STYLES[look]), f"  {number}  ", (length, "bold"), "  ", what.words
+        (f"{SIGNS[look]} divergence", STYLES[look]), f"  {number}  ", (length, "bold"), "  ", found.divergence.words
     )
-    facts = [f"observed  {what.observed}"]
-    if what.nearest:
-        facts.append(f"allowed   {what.nearest}")
-    if what.why or what.source:
-        facts.append(f"because   {'; '.join(filter(None, (what.why, what.source)))}")
-    seen = count(found.times, "transition")
-    excuse = (
-        f", {found.unexplained:,} of which break no property" if found.unexplained else ", each with a broken property"
-    )
-    facts.append(f"on {seen}{excuse} · {found.scope} · {found.identity.scheduler}")
+    facts = [Text(f"{name:<9} {text}", "dim") for name, text in divergence_facts(found)]
     lanes = swimlane(found.frames, None, width - INDENT, None, legend)
-    return Group(head, Padding(Group(*(Text(fact, "dim") for fact in facts), lanes), (0, 0, 0, INDENT)))
+    return Group(head, Padding(Group(*facts, lanes), (0, 0, 0, INDENT)))
+
+
+def divergence_facts(found: FoundDivergence) -> list[tuple[str, str]]:
+    """What every report says of a divergence, beside its words and its order: each fact with its name."""
+    what = found.divergence
+    seen = count(found.times, "transition")
+    excuse = f"{found.unexplained:,} of which break no property" if found.unexplained else _EXCUSED
+    facts = {
+        "observed": what.observed,
+        "allowed": what.nearest or "",
+        "because": "; ".join(filter(None, (what.why, what.source))),
+        "on": f"{seen}, {excuse} · {found.scope} · {found.identity.scheduler}",
+    }
+    return [(name, text) for name, text in facts.items() if text]
+
+
+def divergence_text(found: FoundDivergence) -> str:
+    """One divergence in plain lines."""
+    facts = [f"{name} {text}" for name, text in divergence_facts(found)]
+    order = [f"  {number}  {event}" for number, event in enumerate(found.events, start=1)]
+    return "\n".join([found.divergence.words, *facts, "order", *order])

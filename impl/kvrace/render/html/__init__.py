@@ -18,6 +18,7 @@ from kvmodel.contract import EXACTLY_ONCE, MEANINGS
 from kvmodel.port import Identity
 from kvmodel.properties import PROPERTIES
 from kvrace.render import terminal
+from kvrace.render.conformance import conformance_line, divergence_facts
 from kvrace.render.html.graph import picture_of
 from kvrace.render.html.order import order_of
 from kvrace.render.looks import SIGNS, count
@@ -54,6 +55,8 @@ def page(result: CheckResult, identities: Sequence[Identity], traces: Traces, re
             if case.graph is not None
         },
         too_large=[case.states for case in result.cases if case.graph is None],
+        conformance=conformance_line(result.conformance).plain if result.conformance else "",
+        divergence_facts=divergence_facts,
         states_max=STATES_MAX,
         bound=terminal.bound,
         count=count,
