@@ -53,7 +53,7 @@ def test_json_says_the_guard_what_was_observed_and_the_nearest_step(kvrace: Any)
     assert data["cases"][0]["conformance"] == conformance
 
 
-def test_a_divergence_in_every_kind_of_report(kvrace: Any) -> None:
+def test_a_divergence_in_junit_and_on_the_web_page(kvrace: Any) -> None:
     kvrace(*SEED, "--policy", "wait_for_all", "--conformance", "assert", "--junit", "result.xml", "--html", "page.html")
     suites = ElementTree.parse("result.xml").getroot()
     tests = {test.get("name"): test for test in suites.iter("testcase")}
@@ -65,6 +65,14 @@ def test_a_divergence_in_every_kind_of_report(kvrace: Any) -> None:
     page = Path("page.html").read_text()
     assert "`report load A A at_once` leads to another `phase` in the specification" in page
     assert "forbids 6 of 67 transitions that break no property" in page
+
+
+def test_github_shows_a_divergence(kvrace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    shown = kvrace(*SEED, "--policy", "wait_for_all", "--conformance", "assert")
+    commands = [line for line in shown.out.splitlines() if line.startswith("::error")]
+    assert len(commands) == 3
+    assert commands[0].startswith("::error title=conformance::`report load A A at_once` leads to another `phase`")
 
 
 def test_in_a_test_of_a_scheduler() -> None:
