@@ -10,26 +10,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from kvmodel.conformance.divergence import Divergence
-from kvmodel.conformance.judge import Judge
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError
 from kvmodel.events import Event
 from kvmodel.explorer import Edge, explore
 from kvmodel.lockstep import Lockstep, Node
 from kvmodel.milestones import MILESTONE_NAMES
-from kvmodel.playback import frame_of, play
+from kvmodel.playback import play
 from kvmodel.port import Subject
 from kvmodel.progress import at_rest, never_at_rest, next_if_left_alone
 from kvmodel.properties import PROPERTY_NAMES, Finding, blame_of
 from kvmodel.rest import never_at_rest_finding
 from kvmodel.scope import Scope
+from kvrace.determinism import not_the_same_twice
+from kvrace.divergences import Divergences
 from kvrace.places import line_behind, play_recording
 from kvrace.result import (
     CaseResult,
     CheckResult,
-    Conformance,
-    FoundDivergence,
     Progress,
     Verdict,
     Violation,
@@ -90,16 +88,6 @@ class _Found(NamedTuple):
     loop: list[Event]
 
 
-@dataclass(slots=True)
-class _Diverged:
-    """One kind of divergence: a shortest order to it, to one that no broken property explains if there is one, and how often."""
-
-    divergence: Divergence
-    order: list[Event]
-    times: int = 0
-    unexplained: int = 0
-
-
 class _Graph:
     """The explored graph, as little of it as the verdicts need."""
 
@@ -115,8 +103,6 @@ class _Graph:
         self._stride = 1
         self.reached: Counter[str] = Counter()
         self.found: dict[tuple[str, str, str], _Found] = {}
-        self.diverged: dict[tuple[str, str, str], _Diverged] = {}
-        self.judged = 0
         self.recorder = GraphRecorder()
 
     def sample(self, key: Hashable) -> None:
@@ -165,8 +151,8 @@ class CaseRun:
         completion policy of the relation that every transition is held against."""
         self.subject, self.contract, self.limits = subject, contract, limits
         self.properties = tuple(properties)
-        self.judge = None if conformance is None else Judge(conformance, subject.scope, contract)
-        self.lockstep = Lockstep(subject, contract, conformance=self.judge)
+        self.divergences = None if conformance is None else Divergences(subject, contract, conformance)
+        self.lockstep = Lockstep(subject, contract, conformance=self.divergences.judge if self.divergences else None)
         self.graph = _Graph()
         self.stopped: str | None = None
         self.started = time.monotonic()
@@ -183,7 +169,7 @@ class CaseRun:
             if "no-stuck" in self.properties:
                 self._judge_progress()
             violations = tuple(self._confirm(found) for found in self._needed())
-            conformance = self._conformance()
+            conformance = self.divergences.confirmed() if self.divergences else None
         return CaseResult(
             self.subject.scope,
             self.subject.identity,
@@ -238,24 +224,9 @@ class CaseRun:
         for finding in findings:
             if finding.signature not in graph.found:
                 graph.found[finding.signature] = _Found(finding, [*graph.order_to(edge.source), edge.label], [])
-        if node.conformance is not None:
-            self._note_conformance(edge)
+        if self.divergences is not None:
+            self.divergences.note(node, lambda: [*graph.order_to(edge.source), edge.label])
         graph.recorder.edge(edge.source, edge.target, edge.label, edge.new, findings)
-
-    def _note_conformance(self, edge: Edge[Node, Event]) -> None:
-        graph, judged = self.graph, edge.state.conformance
-        assert judged is not None
-        graph.judged += judged.followed
-        if judged.divergence is None:
-            return
-        signature = judged.divergence.signature
-        known = graph.diverged.get(signature)
-        if known is None or (edge.state.unexplained and not known.unexplained):
-            order = [*graph.order_to(edge.source), edge.label]
-            times = 0 if known is None else known.times
-            known = graph.diverged[signature] = _Diverged(judged.divergence, order, times)
-        known.times += 1
-        known.unexplained += edge.state.unexplained
 
     def _know(self, source: int, event: Event | None, node: Node) -> None:
         graph = self.graph
@@ -303,7 +274,7 @@ class CaseRun:
             for event in order:
                 node = again.successor(node, event)
             if node.key != key:
-                raise KvraceError(_not_the_same_twice(self.subject, "the same order led to another state", order))
+                raise not_the_same_twice(self.subject, "the same order led to another state", order)
 
     def _needed(self) -> list[_Found]:
         """The findings without those that blame the connector for what also happens when it breaks no rule."""
@@ -322,7 +293,7 @@ class CaseRun:
             bool(found.loop) or any(f.signature == finding.signature for f in frames[-1].findings)
         )
         if not shown:
-            raise KvraceError(_not_the_same_twice(self.subject, f"'{finding.message}' did not come again", found.order))
+            raise not_the_same_twice(self.subject, f"'{finding.message}' did not come again", found.order)
         return Violation(
             finding.property,
             finding.blame,
@@ -337,29 +308,6 @@ class CaseRun:
             len(found.order) if found.loop else None,
         )
 
-    def _conformance(self) -> Conformance | None:
-        if self.judge is None:
-            return None
-        found = tuple(self._confirm_divergence(diverged) for diverged in self.graph.diverged.values())
-        return Conformance(self.judge.policy, self.graph.judged, self.graph.transitions - self.graph.judged, found)
-
-    def _confirm_divergence(self, diverged: _Diverged) -> FoundDivergence:
-        """Replay the order on a fresh scheduler. Raises KvraceError when it does not diverge there again."""
-        walk = Lockstep(self.subject, self.contract, conformance=self.judge)
-        node = walk.initial()
-        frames = [frame_of(None, node)]
-        for event in diverged.order:
-            node = walk.successor(node, event)
-            frames.append(frame_of(event, node))
-        again = node.conformance.divergence if node.conformance else None
-        if again is None or again.signature != diverged.divergence.signature:
-            raise KvraceError(
-                _not_the_same_twice(self.subject, f"'{diverged.divergence.words}' did not come again", diverged.order)
-            )
-        return FoundDivergence(
-            again, diverged.times, diverged.unexplained, self.subject.scope, self.subject.identity, self.contract, tuple(frames)
-        )  # fmt: skip
-
     def _cut_short(self) -> str | None:
         """Crashes that no property in force reports leave the scope unexhausted for those that are."""
         reporting = {"no-crash", "no-stuck"} & set(self.properties)
@@ -372,14 +320,6 @@ class CaseRun:
         broken = {found.finding.property for found in self.graph.found.values()}
         clean: Verdict = "incomplete" if self.stopped or self._cut_short() else "holds"
         return {name: "violated" if name in broken else clean for name in self.properties}
-
-
-def _not_the_same_twice(subject: Subject, what: str, order: Sequence[Event]) -> str:
-    after = ", ".join(map(str, order)) or "the start"
-    return (
-        f"{subject.identity} does not behave the same twice: {what} after {after}. "
-        "It keeps state outside the scheduler, or depends on time or chance; no verdict is given"
-    )
 
 
 def check(
