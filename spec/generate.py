@@ -26,10 +26,12 @@ from kvmodel.scope import KINDS, NAMED_SCOPES, named_scope
 from kvrace.check import check
 from kvrace.mutants import Mutant, kill_table
 from kvrace.result import CheckResult, Violation
+from kvrace.suite import CaseTours, make_tours
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 CONFORMANCE_SCOPES = ("small", "pressure", "prefix", "stops", "chunked", "priority")
+TOURED_SCOPES = ("seed", "small")
 FINDINGS_SCOPES = ("small", "pressure", "prefix", "chunked", "priority")
 
 
@@ -167,6 +169,34 @@ def conformance() -> str:
     return f"Stock vLLM {identity.version}, `Scheduler` and `AsyncScheduler`:\n\n" + markdown_table(head, rows)
 
 
+def tours() -> str:
+    """What it costs to take every transition, against the least it can cost."""
+    from kvrace.vllm.subject import VllmSubject
+
+    rows = []
+    for name in TOURED_SCOPES:
+        print(f"  tours of {name} …", file=sys.stderr, flush=True)
+        rows.append(_tours_row(name, list(make_tours(VllmSubject, named_scope(name), Contract()))))
+    head = [
+        "scope",
+        "cases",
+        "transitions",
+        "tours, each with a reset",
+        "calls",
+        "calls a transition",
+        "cost",
+        "at least",
+    ]
+    return markdown_table(head, rows)
+
+
+def _tours_row(name: str, cases: list[CaseTours]) -> list[str]:
+    transitions, calls = sum(case.transitions for case in cases), sum(case.calls for case in cases)
+    resets, cost, bound = (sum(getattr(case, what) for case in cases) for what in ("resets", "cost", "bound"))
+    figures = [f"{number:,}" for number in (len(cases), transitions, resets, calls)]
+    return [f"`{name}`", *figures, f"{calls / transitions:.2f}", f"{cost:,}", f"{bound:,}"]
+
+
 def _kills(mutants: list[Mutant]) -> str:
     rows = []
     for row in kill_table(mutants):
@@ -213,6 +243,7 @@ FROM_RUNS: dict[str, Callable[[], str]] = {
     "findings": findings,
     "conformance": conformance,
     "orders": orders,
+    "tours": tours,
     "reference-mutants": reference_mutants,
     "vllm-mutants": vllm_mutants,
     "agreement": agreement,

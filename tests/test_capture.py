@@ -60,6 +60,15 @@ def test_an_object_met_twice_differs_from_two_equal_objects() -> None:
         assert _key(walk, Record(first=shared, second=shared)) != _key(walk, Record(first=make(), second=make()))
 
 
+@pytest.mark.parametrize("make", [list, dict, set, deque])
+def test_which_of_several_empty_containers_are_one_makes_a_difference(make: Any) -> None:
+    """Two of three are one in each, so counting tells nothing: one is gone when the first attribute goes, the other stays."""
+    one, other = make(), make()
+    keys = [_key(StateWalk(RULES), Record(first=a, second=b, third=c))
+            for a, b, c in ((one, one, other), (one, other, other), (one, other, one), (one, one, one))]  # fmt: skip
+    assert len(set(keys)) == 4
+
+
 def test_slots_that_are_not_set_are_told_apart_and_put_back() -> None:
     walk = StateWalk(RULES)
     value = Slotted()

@@ -101,11 +101,12 @@ class StateWalk:
         if classes:
             encoded = (encoded, tuple([self.class_state(kind) for kind in classes]))
         # Empty containers were only collected, since most containers are empty most of the time. That none of them is
-        # reachable twice has to be true for that, and is looked at here.
+        # reachable twice has to be true for that, and is looked at here: else each is named by the first that is the same.
         identities = set(map(id, self._empty))
         if len(identities) < len(self._empty) or not identities.isdisjoint(self._seen):
-            shared = [self._seen.get(id(container), -1) for container in self._empty]
-            encoded = (encoded, tuple(shared), len(identities))
+            first: dict[int, int] = {}
+            shared = [first.setdefault(id(container), -1 - place) for place, container in enumerate(self._empty)]
+            encoded = (encoded, tuple([self._seen.get(id(c), s) for c, s in zip(self._empty, shared, strict=True)]))
         return encoded
 
     @staticmethod

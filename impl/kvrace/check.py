@@ -14,24 +14,19 @@ from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError
 from kvmodel.events import Event
 from kvmodel.explorer import Edge, explore
+from kvmodel.fairness import Alone, traps
 from kvmodel.lockstep import Lockstep, Node
 from kvmodel.milestones import MILESTONE_NAMES
 from kvmodel.playback import play
 from kvmodel.port import Subject
-from kvmodel.progress import at_rest, never_at_rest, next_if_left_alone
+from kvmodel.progress import at_rest, left_alone, unreported
 from kvmodel.properties import PROPERTY_NAMES, Finding, blame_of
-from kvmodel.rest import never_at_rest_finding
+from kvmodel.rest import never_at_rest_finding, repeats_for_ever
 from kvmodel.scope import Scope
 from kvrace.determinism import not_the_same_twice
 from kvrace.divergences import Divergences
 from kvrace.places import line_behind, play_recording
-from kvrace.result import (
-    CaseResult,
-    CheckResult,
-    Progress,
-    Verdict,
-    Violation,
-)
+from kvrace.result import CaseResult, CheckResult, Progress, Verdict, Violation
 from kvrace.stategraph import GraphRecorder
 from kvrace.watchdog import watched
 
@@ -89,14 +84,13 @@ class _Found(NamedTuple):
 
 
 class _Graph:
-    """The explored graph, as little of it as the verdicts need."""
+    """The explored graph, as little of it as the verdicts need. ``alone`` are the transitions in which nobody interferes."""
 
     def __init__(self) -> None:
         self.parents: list[tuple[int, Event | None]] = []
-        self.alone: list[Event | None] = []
-        self.resting: list[bool] = []
+        self.alone: list[Alone[Event]] = []
+        self.resting = bytearray()
         self.blames: list[str] = []
-        self.next_state: dict[int, int] = {}
         self.transitions = 0
         self.crashes = 0
         self.samples: dict[int, Hashable] = {}
@@ -121,19 +115,6 @@ class _Graph:
             order.append(event)
             source, event = self.parents[source]
         return order[::-1]
-
-    def loop_from(self, state: int) -> tuple[list[tuple[int, Event]], list[tuple[int, Event]]]:
-        """The walk from ``state`` when left alone: the steps before the cycle and those of the cycle, each as the state it
-        starts from and its event."""
-        steps: list[tuple[int, Event]] = []
-        visited: dict[int, int] = {}
-        while state not in visited:
-            visited[state] = len(steps)
-            event = self.alone[state]
-            assert event is not None, "a walk that never rests has a next event everywhere"
-            steps.append((state, event))
-            state = self.next_state[state]
-        return steps[: visited[state]], steps[visited[state] :]
 
 
 class CaseRun:
@@ -218,8 +199,9 @@ class CaseRun:
         graph.reached.update(node.milestones)
         if edge.new:
             self._know(edge.source, edge.label, node)
-        if graph.alone[edge.source] == edge.label:
-            graph.next_state[edge.source] = edge.target
+        if not graph.resting[edge.source] and left_alone(edge.label):
+            waiting = unreported(edge.before.world, self.subject.scope, edge.label)
+            graph.alone.append(Alone(edge.source, edge.label, edge.target, waiting))
         findings = [finding for finding in node.findings if finding.property in self.properties]
         for finding in findings:
             if finding.signature not in graph.found:
@@ -236,30 +218,28 @@ class CaseRun:
         if node.crashed:
             graph.crashes += 1
             graph.samples.pop(len(graph.parents) - 1, None)
-            graph.alone.append(None)
-            graph.resting.append(True)
+            graph.resting.append(False)
             graph.recorder.state(source, "crash")
             return
         resting = at_rest(node.world, node.observation)
         graph.resting.append(resting)
         graph.recorder.state(None if event is None else source, "resting" if resting else "ordinary")
-        graph.alone.append(next_if_left_alone(node.world, self.subject.scope, self.contract, node.observation))
 
     def _judge_progress(self) -> None:
-        """``no-stuck`` on the graph: of the states that never come to rest, the nearest one of each blame."""
+        """``no-stuck`` on the graph: of the traps, the nearest one of each blame."""
         graph = self.graph
-        nearest: dict[str, int] = {}
-        for state in never_at_rest(graph.next_state, graph.resting):
-            nearest.setdefault(graph.blames[state], state)
-        for blame, state in nearest.items():
-            before, loop = graph.loop_from(state)
-            order = [*graph.order_to(state), *(event for _, event in before)]
+        for trap in sorted(traps(graph.alone, graph.resting), key=lambda trap: trap.nearest):
+            blame = graph.blames[trap.nearest]
+            order = graph.order_to(trap.nearest)
             frames, _ = play(self.subject, self.contract, order)
             last = frames[-1]
             finding = never_at_rest_finding(self.subject.scope, last.world, last.observation, blame)
-            graph.found[finding.signature] = _Found(finding, order, [event for _, event in loop])
-            for source, event in loop:
-                graph.recorder.mark(source, event, finding)
+            if finding.signature in graph.found:
+                continue
+            loop = trap.loop()
+            graph.found[finding.signature] = _Found(finding, order, [step.label for step in loop])
+            for step in loop:
+                graph.recorder.mark(step.source, step.label, finding)
 
     def _replay_samples(self) -> None:
         """Play the orders to some states on fresh schedulers, and raise KvraceError when one leads elsewhere.
@@ -290,7 +270,9 @@ class CaseRun:
         finding = found.finding
         frames, responses, refused = play_recording(self.subject, self.contract, [*found.order, *found.loop])
         shown = refused is None and (
-            bool(found.loop) or any(f.signature == finding.signature for f in frames[-1].findings)
+            repeats_for_ever(self.lockstep.again(), [*found.order, *found.loop], len(found.order))
+            if found.loop
+            else any(f.signature == finding.signature for f in frames[-1].findings)
         )
         if not shown:
             raise not_the_same_twice(self.subject, f"'{finding.message}' did not come again", found.order)

@@ -58,7 +58,7 @@ class Divergences:
         return Conformance(self.judge.policy, self._judged, self._not_judged, found)
 
     def _confirmed(self, diverged: _Diverged) -> FoundDivergence:
-        walk = Lockstep(self.subject, self.contract, conformance=self.judge)
+        walk = Lockstep(self.subject, self.contract, keys=False, conformance=self.judge)
         node = walk.initial()
         frames = [frame_of(None, node)]
         for event in diverged.order:

@@ -114,10 +114,10 @@ def check_writable(folder: Path, what: str) -> None:
 class TraceFolder:
     """The folder for trace files, made before anything is explored and taken away again if it stays empty.
 
-    ``path`` is absolute; ``shown`` is what the user has called it.
+    ``path`` is absolute; ``shown`` is what the user has called it, with ``option``.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, option: str = "--trace-dir") -> None:
         self.path, self.shown = path, path
         self._made: list[Path] = []
         try:
@@ -126,10 +126,10 @@ class TraceFolder:
             for folder in reversed(missing):
                 folder.mkdir()
                 self._made.append(folder)
-            check_writable(path, "--trace-dir")
+            check_writable(path, option)
         except OSError as error:
             self.leave_no_empty_folder()
-            raise KvraceError(f"--trace-dir: cannot make {path}: {reason(error)}") from error
+            raise KvraceError(f"{option}: cannot make {path}: {reason(error)}") from error
         except KvraceError:
             self.leave_no_empty_folder()
             raise

@@ -13,8 +13,9 @@ from kvmodel.impossible import impossible
 from kvmodel.lockstep import Lockstep
 from kvmodel.playback import Frame, Refused
 from kvmodel.port import Identity, Subject
-from kvmodel.progress import at_rest, next_if_left_alone
 from kvmodel.properties import Finding
+from kvmodel.rest import repeats_for_ever
+from kvmodel.scope import Scope
 from kvrace.places import line_behind, play_recording
 from kvrace.subjects import SubjectChoice
 from kvrace.trace import NO_FINDING, RecordedTrace
@@ -83,18 +84,23 @@ def prefix(recorded: RecordedTrace, until: int | None) -> tuple[Event, ...]:
     return events
 
 
-def replay(recorded: RecordedTrace, choice: SubjectChoice, call_seconds: float, until: int | None = None) -> Replay:
-    """Play the order, or its first ``until`` events, on a fresh scheduler. Raises KvraceError when that cannot be done at all."""
-    events = prefix(recorded, until)
-    scope = recorded.scope
+def check_scheduling(scope: Scope, choice: SubjectChoice) -> None:
+    """Raises KvraceError when the subject does not play the scheduling that the order was recorded under."""
     if scope.scheduling not in choice.schedulings:
         raise KvraceError(
             f"the order is for the {scope.scheduling} scheduler, and {choice.spec} plays {choice.schedulings[0]} scheduling only"
         )
+
+
+def replay(recorded: RecordedTrace, choice: SubjectChoice, call_seconds: float, until: int | None = None) -> Replay:
+    """Play the order, or its first ``until`` events, on a fresh scheduler. Raises KvraceError when that cannot be done at all."""
+    events = prefix(recorded, until)
+    scope = recorded.scope
+    check_scheduling(scope, choice)
     whole = len(events) == len(recorded.events)
     with watched(ending(choice.make, call_seconds)(scope), call_seconds) as subject:
         frames, responses, refused = play_recording(subject, recorded.contract, events)
-        loops = whole and refused is None and recorded.loop is not None and _loops(subject, recorded, recorded.loop)
+        loops = whole and refused is None and _loops(subject, recorded)
     outcome, shown = _judge(recorded, subject.identity, frames, refused, loops, whole)
     last = len(frames) if shown is None else shown[0] + 1
     finding = shown[1] if shown else None
@@ -159,22 +165,9 @@ def without_lines(message: str) -> str:
     return re.sub(r":\d+ in ", " in ", message)
 
 
-def _loops(subject: Subject, recorded: RecordedTrace, loop: int) -> bool:
-    """The events from ``loop`` on are what happens when nobody interferes, and lead back to exactly the same state."""
+def _loops(subject: Subject, recorded: RecordedTrace) -> bool:
     walk = Lockstep(subject, recorded.contract)
-    node = walk.initial()
-    start = node
-    for index, event in enumerate(recorded.events):
-        if index == loop:
-            start = node
-        if index >= loop:
-            alone = next_if_left_alone(node.world, subject.scope, recorded.contract, node.observation)
-            if event != alone or at_rest(node.world, node.observation):
-                return False
-        node = walk.successor(node, event)
-        if node.crashed:
-            return False
-    return node.key == start.key
+    return recorded.loop is not None and repeats_for_ever(walk, recorded.events, recorded.loop)
 
 
 def _departs(recorded: RecordedTrace, frames: Sequence[Frame]) -> int | None:

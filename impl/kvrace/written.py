@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import kvrace
@@ -28,12 +29,18 @@ def differences(form: TextForm, replay: Replay) -> tuple[Difference, ...]:
     now = observations(replay.played)
     found = []
     for number, (event, then, lines) in enumerate(zip(replay.events, form.written, now, strict=False), start=1):
-        old, new = [without_lines(line) for line in then], [without_lines(line) for line in lines]
-        if old != new:
-            diff = difflib.unified_diff(old, new, lineterm="", n=1)
-            shown = [line for line in diff if not line.startswith(("---", "+++", "@@"))]
-            found.append(Difference(number, str(event), tuple(shown)))
+        if diff := diff_of(then, lines):
+            found.append(Difference(number, str(event), diff))
     return tuple(found)
+
+
+def diff_of(then: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
+    """The lines that differ, and one around them, each after ``-``, ``+`` or a space; none when all are the same."""
+    if then == now:
+        return ()
+    old, new = [without_lines(line) for line in then], [without_lines(line) for line in now]
+    diff = difflib.unified_diff(old, new, lineterm="", n=1)
+    return tuple(line for line in diff if not line.startswith(("---", "+++", "@@")))
 
 
 def settled(form: TextForm, replay: Replay) -> bool:

@@ -25,12 +25,14 @@ class System(Protocol[State, Label]):
 
 
 class Edge(NamedTuple, Generic[State, Label]):
-    """One transition as it is found. ``state`` is the state it led to, before merging; ``target`` is the number of the state it
-    was merged with, and ``new`` says that it was not known. ``frontier`` counts states not expanded yet."""
+    """One transition as it is found. ``before`` is the state it comes from and ``state`` the state it led to, before merging;
+    ``target`` is the number of the state it was merged with, and ``new`` says that it was not known. ``frontier`` counts states
+    not expanded yet."""
 
     source: int
     label: Label
     target: int
+    before: State
     state: State
     new: bool
     frontier: int
@@ -54,4 +56,4 @@ def explore(system: System[State, Label], start: State) -> Iterator[Edge[State, 
             if target is None:
                 target = numbers[key] = len(numbers)
                 frontier.append((target, reached))
-            yield Edge(source, label, target, reached, new, len(frontier))
+            yield Edge(source, label, target, state, reached, new, len(frontier))

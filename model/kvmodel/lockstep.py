@@ -74,17 +74,25 @@ class Lockstep:
     ``calls`` counts calls into the scheduler.
 
     With ``merge=False`` every order is its own state; only tests of the merging want that, in very small scopes. With
-    ``conformance`` every transition is also held against the relation.
+    ``keys=False`` nothing is copied and nodes have no keys, which is all that playing one order needs. With ``conformance`` every
+    transition is also held against the relation.
     """
 
     def __init__(
-        self, subject: Subject, contract: Contract, *, merge: bool = True, conformance: Judge | None = None
+        self,
+        subject: Subject,
+        contract: Contract,
+        *,
+        merge: bool = True,
+        keys: bool = True,
+        conformance: Judge | None = None,
     ) -> None:
         self.subject = subject
         self.scope: Scope = subject.scope
         self.contract = contract
         self.merge = merge
         self.conformance = conformance
+        self.keys = keys
         self.calls = 0
         self._at: Node | None = None
         self._unmerged = 0
@@ -109,6 +117,7 @@ class Lockstep:
     def successor(self, node: Node, event: Event) -> Node:
         """Play ``event`` in the state ``node``. Raises SubjectHang and UnknownSubject as the subject does."""
         if self._at is not node:
+            assert self.keys, "without copies there is no way back"
             self.subject.restore(node.snapshot)
         self._at = None
         script = connector_script(node.world, self.scope, self.contract)
@@ -138,6 +147,9 @@ class Lockstep:
         return self._parts.setdefault(part, part)  # type: ignore[no-any-return]
 
     def _capture(self, node: Node) -> None:
+        self._at = node
+        if not self.keys:
+            return
         names = canonical_names(node.observation)
         capture = self.subject.capture(names)
         if capture.exact_blocks:
@@ -149,7 +161,6 @@ class Lockstep:
         if not self.merge:
             self._unmerged += 1
             node.key = (self._unmerged, node.key)
-        self._at = node
 
 
 def digest(fingerprint: Hashable) -> bytes:

@@ -1,34 +1,29 @@
-"""``no-stuck`` on the finished graph: an engine left alone must come to rest.
+"""``no-stuck``: what an engine left alone does, when it is at rest, and which transfers it lets wait.
 
-Left alone means: no client does anything more, the engine fills its pipeline and then processes the oldest step (as
-``EngineCore.step_with_batch_queue`` does), and every output carries every report that is due. From each state that is one
-walk, so the walks form a graph with one edge a state, and every walk either comes to rest or ends in a cycle.
+Left alone means: no client does anything more, no sampled token is a stop token, and the connector keeps to ``exactly-once``. The
+engine steps, transfers end, and every output carries any of the reports that are due. What of that may go on for ever is for
+:mod:`kvmodel.fairness` to say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from kvmodel.contract import Contract
-from kvmodel.events import Event, Schedule, TransferEnds, Update
+from kvmodel.events import DIRECTIONS, Event, Report, Schedule, TransferEnds, Update
 from kvmodel.port import Observation
-from kvmodel.rules import possible_reports
 from kvmodel.scope import Scope
 from kvmodel.world import Stage, World
 
+EVERY_TRANSFER = -1
+"""All bits set: the transfers that wait along no event at all, to be intersected with :func:`unreported`."""
 
-def next_if_left_alone(world: World, scope: Scope, contract: Contract, seen: Observation) -> Event | None:
-    """The one event that happens when nobody interferes; None when nothing is left to happen."""
-    if scope.separate_ends:
-        for transfer in world.transfers:
-            if not transfer.over:
-                return TransferEnds(transfer.request, transfer.direction)
-    if seen.pending and len(world.steps) < scope.steps_in_flight:
-        return Schedule()
-    if world.steps:
-        due = [report for report in possible_reports(world, scope, contract) if report.kind == "due"]
-        return Update(tuple(sorted(due)))
-    return None
+
+def left_alone(event: Event) -> bool:
+    """Whether the event happens although nobody interferes."""
+    match event:
+        case Schedule() | TransferEnds():
+            return True
+        case Update(reports, stops):
+            return not stops and all(report.kind == "due" for report in reports)
+    return False
 
 
 def at_rest(world: World, seen: Observation) -> bool:
@@ -41,35 +36,18 @@ def at_rest(world: World, seen: Observation) -> bool:
     )
 
 
-def never_at_rest(next_state: Mapping[int, int], resting: Sequence[bool]) -> list[int]:
-    """The states whose walk ends in a cycle and never at rest, in the order of their numbers.
-
-    ``next_state`` has the one successor of each state. A walk that leaves the explored part of the graph, or ends in a state
-    where nothing can happen, is not reported here: the first is undetermined, the second is seen on the transition itself.
-    """
-    fine: dict[int, bool] = {}
-    for start in range(len(resting)):
-        path: list[int] = []
-        on_path: set[int] = set()
-        state: int | None = start
-        outcome = True
-        while state is not None and not resting[state]:
-            if state in fine:
-                outcome = fine[state]
-                break
-            if state in on_path:
-                outcome = False
-                break
-            path.append(state)
-            on_path.add(state)
-            state = next_state.get(state)
-        for visited in path:
-            fine[visited] = outcome
-    return [state for state, good in sorted(fine.items()) if not good]
+def unreported(world: World, scope: Scope, event: Event) -> int:
+    """The transfers that run before ``event`` and are not reported by it, as a set of bits: two for each request of the scope."""
+    reports = event.reports if isinstance(event, Update) else ()
+    bits = 0
+    for transfer in world.transfers:
+        if Report(transfer.direction, transfer.request) not in reports:
+            bits |= 1 << 2 * scope.names.index(transfer.request) + DIRECTIONS.index(transfer.direction)
+    return bits
 
 
 def stuck_message(scope: Scope, world: World, seen: Observation) -> str:
-    """What never happens, in a state from which an engine left alone never comes to rest."""
+    """What never happens, in a state from which an engine left alone need never come to rest."""
     phases = dict(seen.phases)
     for name, request in zip(scope.names, world.requests, strict=True):
         if request.stage == Stage.LIVE:

@@ -1,6 +1,6 @@
 """The nine properties: what must hold on every transition, and where each rule comes from.
 
-``no-stuck`` is a property of the whole graph and is judged in :mod:`kvmodel.progress` as well.
+``no-stuck`` is a property of the whole graph and is judged in :mod:`kvmodel.fairness` as well.
 """
 
 from __future__ import annotations

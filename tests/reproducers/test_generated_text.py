@@ -172,3 +172,22 @@ def test_what_no_reproducer_can_be_made_of_is_one_line(tmp_path: Path) -> None:
     assert "more than 1 steps are in flight" in _refused(replace(crash, events=(Schedule(), Schedule())))
     assert "the scope has no request B" in _refused(replace(crash, events=(Add("B"),)))
     assert str(CRASH) in _refused(replace(crash, events=()))
+
+
+def _loop(folder: Path) -> RecordedTrace:
+    found = record(folder, ReferenceSubject, [Scope(("load",), "async")], Contract.parse("lossy"))
+    return as_if_on_vllm(next(order for order in found if order.property == "no-stuck"))
+
+
+def test_an_engine_left_alone_fills_its_pipeline_as_far_as_in_the_loop(tmp_path: Path) -> None:
+    loop = _loop(tmp_path)
+    assert "len(steps) < 2:" in pytest_source(loop)
+    shallow = (*loop.events[: loop.loop], Update(), Schedule(), Update())
+    assert "len(steps) < 1:" in pytest_source(replace(loop, events=shallow, loop=len(shallow) - 2, states=()))
+
+
+def test_a_loop_in_which_something_comes_late_is_refused(tmp_path: Path) -> None:
+    loop = _loop(tmp_path)
+    in_pairs = (*loop.events[: loop.loop], Schedule(), Update(), Update(), Schedule())
+    with pytest.raises(KvraceError, match="in the loop a report or a step comes later than it could"):
+        pytest_source(replace(loop, events=in_pairs, states=()))

@@ -13,6 +13,7 @@ from kvrace.cli.mutants import mutants_command
 from kvrace.cli.promela import promela_command
 from kvrace.cli.replay import replay_command
 from kvrace.cli.show import show_command
+from kvrace.cli.suite import suite_command
 
 HELP = (
     "Play every order of abort, schedule and KV-transfer events on the real vLLM v1 scheduler.\n\n"
@@ -35,6 +36,7 @@ app.command("show")(show_command)
 app.command("export")(export_command)
 app.command("mutants")(mutants_command)
 app.command("promela")(promela_command)
+app.command("suite")(suite_command)
 
 
 def _version(wanted: bool) -> None:

@@ -113,13 +113,13 @@ def check_command(
         policy_named(conformance)
     if scheduler not in (None, "sync", "async"):
         raise KvraceError(f"unknown scheduler {quoted(scheduler)}: use sync or async")
-    Limits.of(time_limit, max_states, call_timeout, _option)  # refused before vLLM is imported
+    Limits.of(time_limit, max_states, call_timeout, named_option)  # refused before vLLM is imported
     reports = asked_for({"--json": json, "--html": html, "--junit": junit, "--sarif": sarif})
     with progress_line(not no_color) as line:
         with stdout_to_stderr():
             choice = choose_subject(subject, policy, line.importing)
         cases = choice.cases(scopes, scheduler)
-        limits = Limits.of(time_limit, max_states, call_timeout, _option)
+        limits = Limits.of(time_limit, max_states, call_timeout, named_option)
         plan = _Plan(choice, name, cases, judged_by, wanted, limits, conformance)
         return _run(plan, TraceFolder(Path(trace_dir)), reports, output, line)
 
@@ -128,7 +128,8 @@ def _properties(given: list[str] | None) -> tuple[str, ...]:
     return chosen_properties([name.strip() for text in given for name in text.split(",")] if given else None)
 
 
-def _option(name: str) -> str:
+def named_option(name: str) -> str:
+    """What the user calls a limit."""
     return f"--{name.replace('_', '-')}"
 
 

@@ -11,10 +11,13 @@ from kvmodel.errors import KvraceError, shortened
 from kvrace.cli import options
 from kvrace.files import check_target, write_atomically
 from kvrace.render.output import Output, standard_output
-from kvrace.render.progress import progress_line
+from kvrace.render.progress import ProgressLine, progress_line
 from kvrace.render.replay import as_written, counts, heading, report, unchanged_or_rewritten
+from kvrace.render.suite import suite_report
 from kvrace.replay import Replay, prefix, replay
 from kvrace.subjects import DEFAULT_POLICY, SubjectChoice, choose_subject, stdout_to_stderr
+from kvrace.suitefile import SuiteFile, is_suite, parse_suite
+from kvrace.suitereplay import SuiteReplay, conform
 from kvrace.textform import TextForm, is_text_form, parse_text
 from kvrace.trace import RecordedTrace, parse_trace, read_bytes
 from kvrace.written import differences, rewritten, settled
@@ -37,6 +40,8 @@ def replay_command(
     people to read, edit and keep in a repository. Beneath each event a text says
     what happens, and replay shows what happens otherwise.
     'kvrace export --as text' makes one of a trace; events alone are one as well.
+    Of a suite, which 'kvrace suite' wrote, every tour is played, and the first thing
+    that does not happen as recorded is shown.
 
     \b
     Examples:
@@ -45,13 +50,16 @@ def replay_command(
       kvrace replay --subject mine:Sched TRACE  the same order on your class
       kvrace replay tests/counterexamples/*.txt
       kvrace replay --rewrite ORDER.txt         write what happens now
+      kvrace replay suite/*                     all tours of a suite
 
     \b
     Exit status:
       0  fixed, or still holds: everything was played, nothing is violated
-         and a text is as written; with --rewrite: the file now says what
-         happens, also when that is a violation
-      1  still failing, fails differently, newly failing, or written otherwise
+         and a text is as written; a suite conforms, violations and all;
+         with --rewrite: the file now says what happens, also when that
+         is a violation
+      1  still failing, fails differently, newly failing, or written
+         otherwise; or a suite differs
       2  usage or environment error, with one line on standard error
       3  diverged: the order cannot be played to its end on this scheduler
          (--rewrite leaves such a file as it is);
@@ -64,6 +72,9 @@ def replay_command(
         raise KvraceError("--rewrite writes what happens in the whole order; leave out --until")
     orders = [_read(Path(file), rewrite) for file in files]
     for order in orders:
+        if isinstance(order, SuiteFile):
+            _check_that_it_is_played_whole(order, until, rewrite)
+            continue
         prefix(order.recorded, until)
         if rewrite:
             _check_that_it_is_kept(order.recorded, subject, policy)
@@ -73,9 +84,13 @@ def replay_command(
         chooser = _Chooser(subject, policy, line.importing)
         choices = []
         for order in orders:
-            with stdout_to_stderr(), _named(order.recorded.path, run.several):
-                choices.append(chooser.choose(order.recorded))
+            recorded = order if isinstance(order, SuiteFile) else order.recorded
+            with stdout_to_stderr(), _named(recorded.path, run.several):
+                choices.append(chooser.choose(recorded))
         for order, choice in zip(orders, choices, strict=True):
+            if isinstance(order, SuiteFile):
+                run.tell_suite(_conform(order, choice, call_timeout, line, run.several))
+                continue
             with stdout_to_stderr(), _named(order.recorded.path, run.several):
                 result = replay(order.recorded, choice, call_timeout, until)
             run.tell(order, result)
@@ -90,8 +105,19 @@ class _Order:
     form: TextForm | None
 
 
-def _read(path: Path, rewrite: bool) -> _Order:
+def _conform(
+    suite: SuiteFile, choice: SubjectChoice, call_timeout: float, line: ProgressLine, several: bool
+) -> SuiteReplay:
+    with stdout_to_stderr(), _named(suite.path, several):
+        result = conform(suite, choice, call_timeout, lambda done, tours: line.playing(suite.path.name, done, tours))
+    line.clear()
+    return result
+
+
+def _read(path: Path, rewrite: bool) -> _Order | SuiteFile:
     raw = read_bytes(path)
+    if is_suite(raw):
+        return parse_suite(path, raw)
     if is_text_form(raw):
         form = parse_text(path, raw)
         if rewrite:
@@ -102,6 +128,13 @@ def _read(path: Path, rewrite: bool) -> _Order:
             f"{path}: not a text form, and only these are rewritten; 'kvrace export --as text' makes one of a trace"
         )
     return _Order(parse_trace(path, raw), None)
+
+
+def _check_that_it_is_played_whole(suite: SuiteFile, until: int | None, rewrite: bool) -> None:
+    if until is not None:
+        raise KvraceError(f"{suite.path}: a suite is played to its end; leave out --until")
+    if rewrite:
+        raise KvraceError(f"{suite.path}: a suite is not rewritten; 'kvrace suite' makes a new one")
 
 
 def _check_that_it_is_kept(recorded: RecordedTrace, subject: str | None, policy: str | None) -> None:
@@ -138,6 +171,7 @@ class _Run:
     rewrite: bool
     several: bool
     replays: list[Replay] = field(default_factory=list)
+    suites: list[SuiteReplay] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
     otherwise: int = 0
     rewritten: int = 0
@@ -145,10 +179,16 @@ class _Run:
     def tell(self, order: _Order, result: Replay) -> None:
         """Print the report of one file, and rewrite it if that is asked for and every event was played."""
         if self.several:
-            self.output.print(*([""] if self.replays else []), heading(str(order.recorded.path)))
+            self.output.print(*([""] if self.statuses else []), heading(str(order.recorded.path)))
         self.output.print(report(result, self.output.width))
         self.replays.append(result)
         self.statuses.append(self._compare(order.form, result))
+
+    def tell_suite(self, result: SuiteReplay) -> None:
+        """Print what became of a suite: one line when it conforms, so that a folder full of them stays in sight."""
+        self.output.print(suite_report(result, self.output.width))
+        self.suites.append(result)
+        self.statuses.append(result.exit_code)
 
     def _compare(self, form: TextForm | None, result: Replay) -> int:
         if form is None:
@@ -170,7 +210,9 @@ class _Run:
 
     def end(self) -> int:
         if self.several:
-            self.output.print("", counts(self.replays, self.otherwise, self.rewritten))
+            differing = sum(result.first is not None for result in self.suites)
+            conforming = len(self.suites) - differing
+            self.output.print("", counts(self.replays, self.otherwise, self.rewritten, conforming, differing))
         return next(status for status in _WORST_FIRST if status in self.statuses)
 
 
@@ -183,7 +225,7 @@ class _Chooser:
     importing: Callable[[bool], None]
     known: dict[tuple[str, str | None], SubjectChoice] = field(default_factory=dict)
 
-    def choose(self, recorded: RecordedTrace) -> SubjectChoice:
+    def choose(self, recorded: RecordedTrace | SuiteFile) -> SubjectChoice:
         """The recorded subject, or the one the user names. A file alone never makes kvrace import a module."""
         spec, policy = self.subject, self.policy
         if spec is None:

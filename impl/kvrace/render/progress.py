@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from rich.cells import set_cell_size
 
+from kvmodel.scope import Scope
 from kvrace.render.output import Output
 from kvrace.result import Progress
 
@@ -44,6 +45,15 @@ class ProgressLine:
             f"frontier {progress.frontier:,}  {rate:,.0f} states/s  {progress.seconds:,.0f} s  "
             f"{','.join(progress.scope.requests)} {progress.scope.scheduling}"
         )
+
+    def touring(self, scope: Scope, done: int, tours: int) -> None:
+        """Show how many tours of a case are played before they are written."""
+        self.playing(f"{','.join(scope.requests)} {scope.scheduling}", done, tours)
+
+    def playing(self, name: str, done: int, tours: int) -> None:
+        """Show how far a suite is."""
+        if done & 15 == 0:
+            self._show(f"{name}  tour {done + 1:,}/{tours:,}")
 
     def clear(self) -> None:
         """Leave no trace of the line."""

@@ -98,10 +98,11 @@ def _outcome(replay: Replay) -> Text:
     if refused is None:
         every = f"all {len(replay.events)} events were" if len(replay.events) > 1 else "the event was"
         return line.append(f": {every} played and nothing is violated", style="default")
-    return line.append(f" at event {refused.place + 1} '{refused.event}': {_refusal(refused)}", style="default")
+    return line.append(f" at event {refused.place + 1} '{refused.event}': {refusal(refused)}", style="default")
 
 
-def _refusal(refused: Refused) -> str:
+def refusal(refused: Refused) -> str:
+    """The guard that was false, and what was allowed instead."""
     if refused.nearest is None:
         return f"{refused.guard}, and nothing is allowed instead"
     text = f"{refused.guard}; nearest to it is '{refused.nearest}'"
@@ -129,13 +130,19 @@ def as_written(replay: Replay, found: Sequence[Difference], compared: bool) -> R
     parts: list[RenderableType] = []
     for difference in found:
         parts.append(Text(f"event {difference.number} '{difference.event}' is not as written:"))
-        for line in difference.diff:
-            style = {"-": "red", "+": "green"}.get(line[0], "dim")
-            parts.append(Padding(Text(f"{line[0]} {line[1:]}", style=style), (0, 0, 0, _INDENT)))
+        parts += diff_lines(difference.diff)
     hint = "; --rewrite accepts what happens now" if replay.whole else ""
     of = f"{len(found)} of {count(many, 'event')}{'' if replay.whole else ' played'}"
     parts.append(Text.assemble(("✗ written otherwise", "bold red"), f": {of}{hint}"))
     return Group(*parts)
+
+
+def diff_lines(diff: Sequence[str]) -> list[RenderableType]:
+    """What is written and does not happen, and what happens instead."""
+    styles = {"-": "red", "+": "green"}
+    return [
+        Padding(Text(f"{line[0]} {line[1:]}", style=styles.get(line[0], "dim")), (0, 0, 0, _INDENT)) for line in diff
+    ]
 
 
 def unchanged_or_rewritten(replay: Replay, changed: bool) -> Text:
@@ -152,10 +159,12 @@ def heading(path: str) -> Text:
     return Text(f"── {path}", style="bold")
 
 
-def counts(replays: Sequence[Replay], otherwise: int, rewritten: int) -> Text:
-    """The last line for several files: how many came out how."""
+def counts(replays: Sequence[Replay], otherwise: int, rewritten: int, conforming: int, differing: int) -> Text:
+    """The last line for several files: how many came out how. The last two are suites."""
     outcomes = Counter(replay.outcome for replay in replays)
     words = [f"{outcomes[name]} {name}" for name in _SIGNS if outcomes[name]]
     words += [f"{otherwise} written otherwise"] if otherwise else []
     words += [f"{rewritten} rewritten"] if rewritten else []
-    return Text(f"{len(replays)} files: {', '.join(words)}")
+    words += [f"{conforming} conform{'s' if conforming == 1 else ''}"] if conforming else []
+    words += [f"{differing} differ{'s' if differing == 1 else ''}"] if differing else []
+    return Text(f"{len(replays) + conforming + differing} files: {', '.join(words)}")

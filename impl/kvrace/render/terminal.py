@@ -60,14 +60,19 @@ class ReplayCommand:
 
 
 def header(
-    identities: Iterable[Identity], scope_name: str, scopes: Sequence[Scope], contract: Contract, notes: Iterable[str]
+    identities: Iterable[Identity],
+    scope_name: str,
+    scopes: Sequence[Scope],
+    contract: Contract,
+    notes: Iterable[str],
+    doing: str = "checking",
 ) -> RenderableType:
     """Who is about to be checked, over what, and under which contract; notes of the subject come first."""
     seen = list(dict.fromkeys(identities))
     who = f"{seen[0].name} {seen[0].version}".strip()
     schedulers = " and ".join(dict.fromkeys(identity.scheduler for identity in seen))
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_row(Text("checking", style="dim"), Text(f"{who}: {schedulers}", style="bold"))
+    table.add_row(Text(doing, style="dim"), Text(f"{who}: {schedulers}", style="bold"))
     table.add_row(Text("scope", style="dim"), Text("\n".join(scope_lines(scope_name, scopes))))
     table.add_row(Text("contract", style="dim"), Text("\n".join(contract_lines(contract))))
     return Group(
@@ -252,6 +257,11 @@ def _stop(result: CheckResult) -> tuple[str, str]:
     stopped = result.stopped or "interrupted"
     if "crash" in stopped:
         return stopped, "nothing beyond them is known"
+    return stop_words(stopped)
+
+
+def stop_words(stopped: str) -> tuple[str, str]:
+    """Why a run ended before its end, and what may be done about it."""
     return _STOPS.get(stopped, (stopped, "run it again"))
 
 

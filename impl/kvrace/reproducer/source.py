@@ -6,9 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from kvmodel.contract import MEANINGS
+from kvmodel.contract import MEANINGS, Contract
 from kvmodel.errors import KvraceError, quoted
+from kvmodel.events import Schedule, Update
 from kvmodel.properties import PROPERTIES
+from kvmodel.rules import possible_reports
 from kvrace.render.rows import Row, rows_of
 from kvrace.reproducer.assertions import assertion_for
 from kvrace.reproducer.assertions.assertion import Assertion
@@ -44,9 +46,9 @@ def _source(recorded: RecordedTrace) -> str:
     if recorded.property == NO_FINDING:
         raise KvraceError("the order breaks nothing, so there is nothing that a test could show")
     scheduler = _scheduler_path(recorded)
-    loops = recorded.loop is not None
-    order = Order.of(recorded.scope, recorded.contract, recorded.events[: recorded.loop] if loops else recorded.events)
-    assertion = assertion_for(order, recorded.property, recorded.message, recorded.shape, loops)
+    order = Order.of(recorded.scope, recorded.contract, recorded.events[: recorded.loop])
+    depth = None if recorded.loop is None else _depth(recorded, len(order.in_flight), recorded.loop)
+    assertion = assertion_for(order, recorded.property, recorded.message, recorded.shape, depth)
     pieces = [
         *setup_pieces(order),
         connector_piece(order, assertion.watched, assertion.reports_all),
@@ -67,6 +69,25 @@ def _source(recorded: RecordedTrace) -> str:
     ]
     definitions = [piece.code for piece in pieces if piece.code]
     return "\n\n\n".join(["\n".join(head).rstrip("\n"), *definitions]) + "\n"
+
+
+def _depth(recorded: RecordedTrace, in_flight: int, loop: int) -> int:
+    """How many steps are in flight in a loop. Raises KvraceError for a loop that the generated test would not play: there the
+    engine fills its pipeline up to that depth before it updates, and every report comes at once."""
+    events = recorded.events[loop:]
+    before = [in_flight]
+    for event in events:
+        before.append(before[-1] + isinstance(event, Schedule) - isinstance(event, Update))
+    depth = max(before)
+    frames = frames_of(recorded)[loop:] or [None] * len(events)  # a text form has none
+    for event, many, frame in zip(events, before, frames, strict=False):
+        reports = event.reports if isinstance(event, Update) else ()
+        late = frame and len(reports) < len(possible_reports(frame.world, recorded.scope, Contract()))
+        if isinstance(event, Schedule) != (many < depth) or (isinstance(event, Update) and late):
+            raise KvraceError(
+                "in the loop a report or a step comes later than it could; a test without kvrace plays no such loop"
+            )
+    return depth
 
 
 def _scheduler_path(recorded: RecordedTrace) -> str | None:

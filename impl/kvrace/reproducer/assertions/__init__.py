@@ -38,12 +38,12 @@ _KINDS: tuple[tuple[str, str, Translate], ...] = (
 """Property, how the message of :mod:`kvmodel.checks` begins, and what it becomes. The group is the request it is about."""
 
 
-def assertion_for(order: Order, rule: str, message: str, shape: str, loops: bool) -> Assertion:
-    """Raises KvraceError for a finding of a kind that is not known here."""
+def assertion_for(order: Order, rule: str, message: str, shape: str, depth: int | None) -> Assertion:
+    """``depth`` is how many steps are in flight in a loop. Raises KvraceError for a finding of a kind that is not known here."""
     if not order.calls:
         raise KvraceError("the order has no events")
-    if rule == "no-stuck" and loops:
-        return progress.never_at_rest(order, "")
+    if rule == "no-stuck" and depth is not None:
+        return progress.never_at_rest(order, depth)
     if rule == "no-stuck" and shape == "hang":
         return progress.hang(order, "")
     for known, pattern, translate in _KINDS:

@@ -32,17 +32,18 @@ def idle_with_transfer(order: Order, name: str) -> Assertion:
 ROUNDS = 20
 
 
-def never_at_rest(order: Order, name: str) -> Assertion:
+def never_at_rest(order: Order, depth: int) -> Assertion:
+    """``depth`` steps are in flight before one is processed."""
     after = (
         "# From here on nobody interferes.",
         f"rests = leave_alone(scheduler, connector{arguments(order.in_flight)})",
         "left = {name: request.status.name for name, request in scheduler.requests.items()}",
         f'assert rests, f"after {ROUNDS} rounds the engine is not at rest: {{left}}"',
     )
-    return Assertion(after, (_leave_alone(order),), reports_all=True, whole_order=False)
+    return Assertion(after, (_leave_alone(order, depth),), reports_all=True, whole_order=False)
 
 
-def _leave_alone(order: Order) -> Piece:
+def _leave_alone(order: Order, depth: int) -> Piece:
     step = "scheduler, step" if order.scope.token_budget else "step"
     return Piece(
         f'''def leave_alone(scheduler, connector, *in_flight):
@@ -50,7 +51,7 @@ def _leave_alone(order: Order) -> Piece:
     Whether the engine comes to rest."""
     steps = deque((step, {{"load": [], "save": []}}) for step in in_flight)
     for _ in range({ROUNDS}):
-        while scheduler.has_requests() and len(steps) < {order.scope.steps_in_flight}:
+        while scheduler.has_requests() and len(steps) < {depth}:
             step = scheduler.schedule()
             running = {{"load": [], "save": []}}
             for kind, name in connector.running:
