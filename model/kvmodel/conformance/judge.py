@@ -14,6 +14,7 @@ from kvmodel.port import Observation
 from kvmodel.relation.finite import FiniteInstance, Move
 from kvmodel.relation.model import Model
 from kvmodel.relation.policies import policy_named
+from kvmodel.relation.reports import addressed_to_nobody
 from kvmodel.relation.scoped import FAILURES, universe_of
 from kvmodel.relation.terms import Named
 from kvmodel.scope import Scope
@@ -23,6 +24,8 @@ from kvmodel.world import World
 NO_CRASH = "no-crash"
 """The one check of a move that says what a scheduler does. The other checks of moves are properties."""
 
+UNADDRESSED = addressed_to_nobody().name
+"""The guard that tells a report for nobody from one for a known request."""
 
 DIFFERENCES_MAX = 4
 """How many cells a divergence names."""
@@ -186,7 +189,7 @@ class Judge:
             action, direction, request, giving_back = name
             known = self.move((action, direction, request, request, giving_back))
             unknown = self.move((f"{action}_unknown", direction, request))
-            addressed = next(holds for guard, holds in unknown.guards if "no known request" in guard.name)
+            addressed = next(holds for guard, holds in unknown.guards if guard.name == UNADDRESSED)
             return unknown if addressed(state) else known
         return self.move(name)
 
