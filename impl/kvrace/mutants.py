@@ -88,10 +88,10 @@ class Row:
 
     @property
     def divergence(self) -> FoundDivergence | None:
-        """The divergence from the specification with the shortest order, a false guard first; None where there is none."""
+        """The divergence from the specification that says most: a false guard if there is one, and of those the shortest order."""
         conformance = self.result.conformance
         found = conformance.divergences if conformance else ()
-        return min(found, key=lambda one: (len(one.events), one.divergence.kind != "guard"), default=None)
+        return min(found, key=lambda one: (one.divergence.kind != "guard", len(one.events)), default=None)
 
     @property
     def also(self) -> tuple[str, ...]:

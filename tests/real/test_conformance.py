@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kvmodel.scope import Scope, both_schedulers, named_scope
+from kvrace.mutants import run_mutant
+from kvrace.vllm.mutants import vllm_mutants
 from tests.real.helpers import check_vllm
 
 pytestmark = pytest.mark.vllm
@@ -47,3 +49,16 @@ def test_the_right_policy_forbids_only_what_breaks_a_property() -> None:
 @pytest.mark.parametrize("name", SCOPES)
 def test_no_divergence_in_all_scopes_that_no_broken_property_explains(name: str, policy: str) -> None:
     _follows(named_scope(name), policy)
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("has-no-fence", "`abort`: 'the fence'"),
+        pytest.param("computes-before-the-load", "`wake`: 'its load was reported'", marks=pytest.mark.slow),
+    ],
+)
+def test_a_fault_in_the_real_scheduler_diverges_and_the_guard_is_named(name: str, short: str) -> None:
+    row = run_mutant(next(mutant for mutant in vllm_mutants() if mutant.name == name))
+    assert row.divergence is not None
+    assert row.divergence.divergence.short == short
