@@ -19,7 +19,8 @@ from spec.relation_tables import RELATION_TABLES
 from spec.spin_table import agreement
 
 import kvrace
-from kvmodel.contract import MEANINGS, Contract
+from kvmodel.conformance.abstraction import READINGS
+from kvmodel.contract import EXACTLY_ONCE, MEANINGS, Contract
 from kvmodel.milestones import MILESTONES
 from kvmodel.properties import PROPERTIES, PROPERTY_NAMES
 from kvmodel.scope import KINDS, NAMED_SCOPES, named_scope
@@ -30,6 +31,7 @@ from kvrace.suite import CaseTours, make_tours
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+CONFORMANCE_SCOPES = ("small", "pressure", "prefix", "stops", "chunked", "priority")
 TOURED_SCOPES = ("seed", "small")
 FINDINGS_SCOPES = ("small", "pressure", "prefix", "chunked", "priority")
 
@@ -84,12 +86,17 @@ def _length(violation: Violation) -> str:
 
 
 @cache
-def _check_vllm(name: str, contract: str) -> CheckResult:
+def _check_vllm(name: str, contract: str, conformance: str | None = None) -> CheckResult:
     """Two tables are made from the same runs, and a run takes up to a minute."""
     from kvrace.vllm.subject import VllmSubject
 
     print(f"  {name} under {contract} …", file=sys.stderr, flush=True)
-    return check(VllmSubject, named_scope(name), Contract.parse(contract), scope_name=name)
+    return check(VllmSubject, named_scope(name), Contract.parse(contract), scope_name=name, conformance=conformance)
+
+
+def _stock(name: str, contract: str) -> CheckResult:
+    """The stock scheduler under a contract; the run under the default contract says how far it conforms, too."""
+    return _check_vllm(name, contract, "assert" if contract == EXACTLY_ONCE else None)
 
 
 def _row(result: CheckResult) -> list[str]:
@@ -110,8 +117,8 @@ def _row(result: CheckResult) -> list[str]:
 
 def findings() -> str:
     """The honest table of the README: the stock scheduler in the default scopes under every contract."""
-    results = [_check_vllm("small", contract) for contract in MEANINGS]
-    results += [_check_vllm(name, "exactly-once") for name in FINDINGS_SCOPES[1:]]
+    results = [_stock("small", contract) for contract in MEANINGS]
+    results += [_stock(name, EXACTLY_ONCE) for name in FINDINGS_SCOPES[1:]]
     identity = results[0].cases[0].identity
     head = ["scope", "contract", "exhausted", "violated (events of a shortest order, blame)", "properties that hold"]
     assert all(result.complete for result in results)
@@ -126,7 +133,7 @@ def orders() -> str:
     rows = []
     seen = set()
     for contract in MEANINGS:
-        for violation in _check_vllm("small", contract).violations:
+        for violation in _stock("small", contract).violations:
             if violation.signature in seen:
                 continue
             seen.add(violation.signature)
@@ -135,6 +142,32 @@ def orders() -> str:
                 order += "<br>then for ever:<br>" + "<br>".join(violation.events[violation.loop_start :])
             rows.append([f"`{violation.property}`", f"`{contract}`", violation.blame, violation.message, order])
     return markdown_table(["property", "first under", "blame", "what is wrong", "shortest order"], rows)
+
+
+def conformance_cells() -> str:
+    """How each part of the relational state is read off a scheduler, and what is not compared."""
+    rows = [
+        [f"`{r.symbol.name}`", r.symbol.meaning, r.read, f"no: {r.not_compared}" if r.not_compared else "yes"]
+        for r in READINGS
+    ]
+    return markdown_table(["part of the state", "what it is", "how it is read", "compared after an event"], rows)
+
+
+def conformance() -> str:
+    """Stock vLLM held against the relation with both policies that matter, over the scopes of the main job."""
+    rows = []
+    for name in CONFORMANCE_SCOPES:
+        for policy in ("assert", "wait_for_all"):
+            result = _check_vllm(name, EXACTLY_ONCE, policy)
+            found = result.conformance
+            assert found is not None and result.complete
+            shorts = ", ".join(dict.fromkeys(one.divergence.short for one in found.divergences))
+            rows.append(
+                [f"`{name}`", f"`{policy}`", f"{found.judged:,}", f"{found.excused:,}", f"{found.unexplained:,}", shorts or "-"]
+            )  # fmt: skip
+    head = ["scope", "policy", "transitions", "diverge with a broken property", "diverge without", "where"]
+    identity = result.cases[0].identity
+    return f"Stock vLLM {identity.version}, `Scheduler` and `AsyncScheduler`:\n\n" + markdown_table(head, rows)
 
 
 def tours() -> str:
@@ -177,10 +210,11 @@ def _kills(mutants: list[Mutant]) -> str:
                 f"`{row.mutant.property}`",
                 _length(evidence) if evidence else "survived",
                 ", ".join(f"`{name}`" for name in row.also) or "-",
+                row.divergence.divergence.short if row.divergence else "-",
             ]
         )
     return f"{len(rows)} mutants, all killed:\n\n" + markdown_table(
-        ["mutant", "the planted fault", "killed by", "in", "also seen by"], rows
+        ["mutant", "the planted fault", "killed by", "in", "also seen by", "conformance"], rows
     )
 
 
@@ -203,11 +237,13 @@ FROM_THE_MODEL: dict[str, Callable[[], str]] = {
     "scopes": scopes,
     "milestones": milestones,
     "merging": merging,
+    "conformance-cells": conformance_cells,
     **RELATION_TABLES,
     **PROOF_TABLES,
 }
 FROM_RUNS: dict[str, Callable[[], str]] = {
     "findings": findings,
+    "conformance": conformance,
     "orders": orders,
     "tours": tours,
     "reference-mutants": reference_mutants,

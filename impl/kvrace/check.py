@@ -23,6 +23,8 @@ from kvmodel.progress import at_rest, left_alone, unreported
 from kvmodel.properties import PROPERTY_NAMES, Finding, blame_of
 from kvmodel.rest import never_at_rest_finding, repeats_for_ever
 from kvmodel.scope import Scope
+from kvrace.determinism import not_the_same_twice
+from kvrace.divergences import Divergences
 from kvrace.places import line_behind, play_recording
 from kvrace.result import CaseResult, CheckResult, Progress, Verdict, Violation
 from kvrace.stategraph import GraphRecorder
@@ -118,11 +120,20 @@ class _Graph:
 class CaseRun:
     """The exploration of one scope, from the first state to its result."""
 
-    def __init__(self, subject: Subject, contract: Contract, properties: Sequence[str], limits: Limits) -> None:
-        """``subject`` has to be under a watchdog where a call may hang (:func:`kvrace.watchdog.watched`)."""
+    def __init__(
+        self,
+        subject: Subject,
+        contract: Contract,
+        properties: Sequence[str],
+        limits: Limits,
+        conformance: str | None = None,
+    ) -> None:
+        """``subject`` has to be under a watchdog where a call may hang (:func:`kvrace.watchdog.watched`). ``conformance`` is the
+        completion policy of the relation that every transition is held against."""
         self.subject, self.contract, self.limits = subject, contract, limits
         self.properties = tuple(properties)
-        self.lockstep = Lockstep(subject, contract)
+        self.divergences = None if conformance is None else Divergences(subject, contract, conformance)
+        self.lockstep = Lockstep(subject, contract, conformance=self.divergences.judge if self.divergences else None)
         self.graph = _Graph()
         self.stopped: str | None = None
         self.started = time.monotonic()
@@ -139,6 +150,7 @@ class CaseRun:
             if "no-stuck" in self.properties:
                 self._judge_progress()
             violations = tuple(self._confirm(found) for found in self._needed())
+            conformance = self.divergences.confirmed() if self.divergences else None
         return CaseResult(
             self.subject.scope,
             self.subject.identity,
@@ -152,6 +164,7 @@ class CaseRun:
             violations,
             {name: self.graph.reached[name] for name in MILESTONE_NAMES},
             self.graph.recorder.graph(),
+            conformance,
         )
 
     def _explore(self, report: Callable[[int, int, int], None]) -> None:
@@ -193,6 +206,8 @@ class CaseRun:
         for finding in findings:
             if finding.signature not in graph.found:
                 graph.found[finding.signature] = _Found(finding, [*graph.order_to(edge.source), edge.label], [])
+        if self.divergences is not None:
+            self.divergences.note(node, lambda: [*graph.order_to(edge.source), edge.label])
         graph.recorder.edge(edge.source, edge.target, edge.label, edge.new, findings)
 
     def _know(self, source: int, event: Event | None, node: Node) -> None:
@@ -239,7 +254,7 @@ class CaseRun:
             for event in order:
                 node = again.successor(node, event)
             if node.key != key:
-                raise KvraceError(not_the_same_twice(self.subject, "the same order led to another state", order))
+                raise not_the_same_twice(self.subject, "the same order led to another state", order)
 
     def _needed(self) -> list[_Found]:
         """The findings without those that blame the connector for what also happens when it breaks no rule."""
@@ -260,7 +275,7 @@ class CaseRun:
             else any(f.signature == finding.signature for f in frames[-1].findings)
         )
         if not shown:
-            raise KvraceError(not_the_same_twice(self.subject, f"'{finding.message}' did not come again", found.order))
+            raise not_the_same_twice(self.subject, f"'{finding.message}' did not come again", found.order)
         return Violation(
             finding.property,
             finding.blame,
@@ -289,15 +304,6 @@ class CaseRun:
         return {name: "violated" if name in broken else clean for name in self.properties}
 
 
-def not_the_same_twice(subject: Subject, what: str, order: Sequence[Event]) -> str:
-    """What to say of a subject that nothing can be said of."""
-    after = ", ".join(map(str, order)) or "the start"
-    return (
-        f"{subject.identity} does not behave the same twice: {what} after {after}. "
-        "It keeps state outside the scheduler, or depends on time or chance; no verdict is given"
-    )
-
-
 def check(
     make_subject: MakeSubject,
     scopes: Sequence[Scope],
@@ -307,8 +313,10 @@ def check(
     properties: Sequence[str] = PROPERTY_NAMES,
     limits: Limits = Limits(),  # noqa: B008 - immutable
     listen: Callable[[Progress], None] = lambda _: None,
+    conformance: str | None = None,
 ) -> CheckResult:
-    """Exhaust every scope, one after the other. Raises KvraceError when a subject cannot be made or is not deterministic."""
+    """Exhaust every scope, one after the other; with ``conformance`` every transition is also held against the relation with this
+    completion policy. Raises KvraceError when a subject cannot be made or is not deterministic."""
     if not scopes:
         raise KvraceError("there is nothing to check: no scope was given")
     started = time.monotonic()
@@ -325,7 +333,7 @@ def check(
                 listen(Progress(case, len(scopes), scope, states, transitions, frontier, time.monotonic() - started))
 
             with watched(make_subject(scope), limits.call_seconds) as subject:
-                case_run = CaseRun(subject, contract, properties, case_limits)
+                case_run = CaseRun(subject, contract, properties, case_limits, conformance)
                 cases.append(case_run.run(report))
                 notes.update(dict.fromkeys(subject.notes(cases[-1].complete)))
             if case_run.stopped:  # a case that crashes cut short says nothing of the next one

@@ -15,13 +15,17 @@ from kvmodel.contract import Contract
 from kvmodel.properties import PROPERTY_NAMES
 from kvmodel.scope import Scope
 from kvrace.check import Limits, MakeSubject, check
-from kvrace.result import CheckResult, Progress, Verdict, Violation
+from kvrace.result import CheckResult, FoundDivergence, Progress, Verdict, Violation
 from kvrace.watchdog import ending
 
 Outcome = Literal["killed", "survived", "undetermined"]
 
 MUTANT_LIMITS = Limits(max_states=20_000, call_seconds=2.0)
 """A fault may make the state space endless, and one of them makes a call endless."""
+
+
+SPECIFICATION = "wait_for_all"
+"""The completion policy that mutants are held against: the one that is right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,13 @@ class Row:
         return len(found.events) if found.loop_start is None else found.loop_start
 
     @property
+    def divergence(self) -> FoundDivergence | None:
+        """The divergence from the specification that says most: a false guard if there is one, and of those the shortest order."""
+        conformance = self.result.conformance
+        found = conformance.divergences if conformance else ()
+        return min(found, key=lambda one: (one.divergence.kind != "guard", len(one.events)), default=None)
+
+    @property
     def also(self) -> tuple[str, ...]:
         """Other properties that saw the fault."""
         return tuple(
@@ -95,9 +106,17 @@ def _nobody(_: Progress) -> None:
 
 
 def run_mutant(mutant: Mutant, limits: Limits = MUTANT_LIMITS, progress: Callable[[Progress], None] = _nobody) -> Row:
-    """Exhaust the mutant's scope and judge every property."""
+    """Exhaust the mutant's scope, judge every property, and hold every transition against the specification."""
     make = ending(mutant.make_subject, limits.call_seconds)
-    result = check(make, [mutant.scope], mutant.contract, scope_name=mutant.name, limits=limits, listen=progress)
+    result = check(
+        make,
+        [mutant.scope],
+        mutant.contract,
+        scope_name=mutant.name,
+        limits=limits,
+        listen=progress,
+        conformance=SPECIFICATION,
+    )
     return Row(mutant, result)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import builtins
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from kvmodel.conformance.divergence import Divergence
 from kvmodel.contract import Contract
 from kvmodel.playback import Frame
 from kvmodel.port import Identity
@@ -63,11 +64,55 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundDivergence:
+    """One kind of divergence from the relation, with a shortest order that shows it, replayed on a fresh scheduler.
+
+    ``times`` counts the transitions that show it. ``unexplained`` are those among them that break no property and begin in a state
+    that breaks none; where there are some, the order shows one of them.
+    """
+
+    divergence: Divergence
+    times: int
+    unexplained: int
+    scope: Scope
+    identity: Identity
+    contract: Contract
+    frames: tuple[Frame, ...]
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """The order, one line of text an event."""
+        return tuple(str(frame.event) for frame in self.frames[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Conformance:
+    """What the relation with the completion policy ``policy`` says of the transitions. Those that are not ``judged`` come after a
+    transfer was lost: what a scheduler still waits for cannot be seen then."""
+
+    policy: str
+    judged: int
+    not_judged: int
+    divergences: tuple[FoundDivergence, ...]
+
+    @property
+    def unexplained(self) -> int:
+        """How many transitions diverge, break no property, and begin in a state that breaks none."""
+        return sum(found.unexplained for found in self.divergences)
+
+    @property
+    def excused(self) -> int:
+        """How many diverge and break a property, or begin in a state that is broken already."""
+        return sum(found.times - found.unexplained for found in self.divergences)
+
+
+@dataclass(frozen=True, slots=True)
 class CaseResult:
     """One scope on one scheduler class, which is defined at ``location`` (``file:line in class``).
 
     ``stopped`` says why an incomplete exploration ended; ``reached`` counts the transitions that show each milestone
-    (:mod:`kvmodel.milestones`). ``graph`` is what was explored, where it is small enough to draw.
+    (:mod:`kvmodel.milestones`). ``graph`` is what was explored, where it is small enough to draw. ``conformance`` is None where
+    nobody asked for it.
     """
 
     scope: Scope
@@ -82,6 +127,7 @@ class CaseResult:
     violations: tuple[Violation, ...]
     reached: dict[str, int]
     graph: StateGraph | None
+    conformance: Conformance | None = None
 
     @property
     def complete(self) -> bool:
@@ -155,7 +201,32 @@ class CheckResult:
 
     @property
     def verdict(self) -> Verdict:
+        """Over everything that was asked for. A divergence that no broken property explains is a violation as well."""
+        if self.conformance is not None and self.conformance.unexplained:
+            return "violated"
         return self._combined(list(self.verdicts.values()))
+
+    @property
+    def conformance(self) -> Conformance | None:
+        """Over all cases, with the shortest order to each divergence; one that no broken property explains comes first."""
+        parts = [case.conformance for case in self.cases if case.conformance is not None]
+        if not parts:
+            return None
+        best: dict[tuple[str, str, str], FoundDivergence] = {}
+        for found in (found for part in parts for found in part.divergences):
+            known = best.get(found.divergence.signature, found)
+            first = min(known, found, key=lambda one: (not one.unexplained, len(one.frames)))
+            if known is not found:
+                first = replace(
+                    first, times=known.times + found.times, unexplained=known.unexplained + found.unexplained
+                )
+            best[found.divergence.signature] = first
+        return Conformance(
+            parts[0].policy,
+            sum(part.judged for part in parts),
+            sum(part.not_judged for part in parts),
+            tuple(sorted(best.values(), key=lambda one: (not one.unexplained, len(one.frames)))),
+        )
 
     @property
     def violations(self) -> tuple[Violation, ...]:

@@ -16,7 +16,8 @@ from kvmodel.playback import Frame, Refused, frame_of, play
 from kvmodel.port import Identity, Subject
 from kvmodel.scope import Scope
 from kvmodel.tours import Transition, cover
-from kvrace.check import Limits, MakeSubject, not_the_same_twice, rare_garbage_collection
+from kvrace.check import Limits, MakeSubject, rare_garbage_collection
+from kvrace.determinism import not_the_same_twice
 from kvrace.render.observed import observations
 from kvrace.result import Progress
 from kvrace.watchdog import watched
@@ -187,7 +188,7 @@ def _played(subject: Subject, contract: Contract, graph: _Explored, order: Seque
         frames.append(frame_of(event, node))
         if node.key != graph.keys[graph.transitions[number].target]:
             events = [graph.events[done] for done in order[: len(frames) - 1]]
-            raise KvraceError(not_the_same_twice(subject, "the same order led to another state", events))
+            raise not_the_same_twice(subject, "the same order led to another state", events)
     return frames, lockstep.calls
 
 

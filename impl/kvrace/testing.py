@@ -37,6 +37,7 @@ from kvmodel.errors import KvraceError
 from kvmodel.port import Subject
 from kvmodel.profiles import PROFILES
 from kvmodel.properties import chosen_properties
+from kvmodel.relation.policies import policy_named
 from kvmodel.scope import Scope, named_scope
 from kvmodel.stateful import Broken, TransferMachine
 from kvmodel.strategies import scopes
@@ -89,7 +90,8 @@ class Checked:
         return dict(self.result.verdicts)
 
     def assert_holds(self) -> None:
-        """Every property that was checked holds over the whole scope. Raises VerdictError, with the report and trace files."""
+        """Every property that was checked, and conformance if it was, holds over the whole scope. Raises VerdictError, with the
+        report and trace files."""
         __tracebackhide__ = True
         if self.verdict != "holds":
             raise self._error("")
@@ -118,6 +120,9 @@ class Checked:
     def _error(self, head: str) -> VerdictError:
         traces, replay = self._traces(), _replay_command(self.choice, self.scheduler)
         summary = [_summary(found, replay.line(path)) for found, path in traces.items()]
+        if self.result.conformance is not None:
+            found = (one for one in self.result.conformance.divergences if one.unexplained)
+            summary += [f"conformance: {one.divergence.words}" for one in found]
         if not summary:
             summary = [f"incomplete: {self.result.stopped or 'not every case was exhausted'}"]
         return VerdictError(head + self._report(traces), summary)
@@ -129,6 +134,7 @@ def check_scheduler(
     scope: str | Scope | Sequence[Scope] = "small",
     contract: str | Contract = "exactly-once",
     properties: str | Sequence[str] | None = None,
+    conformance: str | None = None,
     time_limit: float | None = None,
     max_states: int | None = None,
     call_timeout: float = 10.0,
@@ -138,7 +144,9 @@ def check_scheduler(
 
     ``scheduler``: a subclass of vLLM's Scheduler, or what ``--subject`` takes (``vllm``, ``reference``, ``module:Class``).
     ``scope``: a name, or scopes of one's own; a class plays those for its kind, sync or async. ``properties``: all without it.
-    Times are in seconds. ``trace_dir``: by default what ``KVRACE_TRACE_DIR`` says, else ``kvrace-traces`` in the current folder.
+    ``conformance``: the policy of the specification that every step is held against, as for ``--conformance``; a divergence that
+    no broken property explains is a violation. Times are in seconds. ``trace_dir``: by default what ``KVRACE_TRACE_DIR`` says,
+    else ``kvrace-traces`` in the current folder.
     Raises KvraceError for what cannot be checked.
     """
     named = [properties] if isinstance(properties, str) else properties
@@ -156,6 +164,7 @@ def check_scheduler(
         scope_name=scope if isinstance(scope, str) else "flags",
         properties=wanted,
         limits=limits,
+        conformance=None if conformance is None else policy_named(conformance).name,
     )
     return Checked(result, choice, scheduler, _folder(trace_dir))
 

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Sequence
 from hashlib import blake2b
 from typing import Any, TypeVar, cast
 
+from kvmodel.conformance.judge import Judge, Judged
 from kvmodel.contract import Contract
 from kvmodel.events import Event, Lose, TransferEnds
 from kvmodel.milestones import milestones_of
@@ -29,7 +30,9 @@ Part = TypeVar("Part", bound=Hashable)
 class Node:
     """One state of the product. The snapshot is dropped once the state is expanded."""
 
-    __slots__ = ("crashed", "findings", "hung", "key", "milestones", "observation", "response", "snapshot", "world")
+    __slots__ = (
+        "conformance", "crashed", "findings", "hung", "key", "milestones", "observation", "response", "snapshot", "world",
+    )  # fmt: skip
 
     def __init__(self, world: World, observation: Observation, response: Response, findings: list[Finding]) -> None:
         self.world = world
@@ -37,10 +40,17 @@ class Node:
         self.response = response
         self.findings = findings
         self.milestones: tuple[str, ...] = ()
+        self.conformance: Judged | None = None
         self.crashed = response.crash is not None
         self.hung = response.crash is not None and response.crash.hang
         self.snapshot: Any = None
         self.key: Hashable = None
+
+    @property
+    def unexplained(self) -> bool:
+        """The last transition diverges from the relation, breaks no property, and began in a state that breaks none."""
+        judged = self.conformance
+        return judged is not None and judged.divergence is not None and not (judged.broken_before or self.findings)
 
 
 def canonical_names(seen: Observation) -> dict[int, int]:
@@ -64,14 +74,24 @@ class Lockstep:
     ``calls`` counts calls into the scheduler.
 
     With ``merge=False`` every order is its own state; only tests of the merging want that, in very small scopes. With
-    ``keys=False`` nothing is copied and nodes have no keys, which is all that playing one order needs.
+    ``keys=False`` nothing is copied and nodes have no keys, which is all that playing one order needs. With ``conformance`` every
+    transition is also held against the relation.
     """
 
-    def __init__(self, subject: Subject, contract: Contract, *, merge: bool = True, keys: bool = True) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        contract: Contract,
+        *,
+        merge: bool = True,
+        keys: bool = True,
+        conformance: Judge | None = None,
+    ) -> None:
         self.subject = subject
         self.scope: Scope = subject.scope
         self.contract = contract
         self.merge = merge
+        self.conformance = conformance
         self.keys = keys
         self.calls = 0
         self._at: Node | None = None
@@ -111,6 +131,8 @@ class Lockstep:
         transition = Transition(self.scope, event, node.world, node.observation, response, world, seen)
         reached = Node(world, seen, response, judge(transition))
         reached.milestones = milestones_of(transition)
+        if self.conformance is not None:
+            reached.conformance = self.conformance.judge(transition)
         if not reached.crashed:
             self._capture(reached)
         else:

@@ -102,7 +102,8 @@ def test_the_json_result(kvrace: Any) -> None:
     result = json.loads(Path("result.json").read_text())
     assert list(result) == [
         "format", "version", "kvrace", "verdict", "exit_code", "subject", "scope", "contract", "states", "transitions",
-        "calls", "complete", "stopped", "seconds", "properties", "reached", "violations", "cases", "notes",
+        "calls", "complete", "stopped", "seconds", "properties", "reached", "violations", "conformance",
+        "cases", "notes",
     ]  # fmt: skip
     assert result["exit_code"] == shown.status == 1
     assert result["verdict"] == "violated"

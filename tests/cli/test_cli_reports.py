@@ -221,6 +221,28 @@ def test_annotations_leave_standard_output_to_the_json(kvrace: Any, monkeypatch:
 # Where reports go.
 
 
+def test_sarif_has_a_rule_for_conformance_and_a_result_for_each_unexplained_divergence(kvrace: Any) -> None:
+    seed = (
+        "check",
+        "--subject",
+        "reference",
+        "--policy",
+        "wait_for_all",
+        "--requests",
+        "load_save",
+        "--scheduler",
+        "sync",
+    )
+    assert kvrace(*seed, "--conformance", "assert", "--sarif", "r.sarif").status == 1
+    run = _sarif()
+    assert run["tool"]["driver"]["rules"][-1]["id"] == "conformance"
+    failed = [entry for entry in run["results"] if entry["kind"] == "fail"]
+    assert [entry["ruleId"] for entry in failed] == ["conformance"] * 3
+    assert failed[0]["properties"]["order"] == ["add A", "schedule", "abort A", "update load:A"]
+    assert kvrace(*seed, "--conformance", "wait_for_all", "--sarif", "r.sarif").status == 0
+    assert {entry["ruleId"]: entry["kind"] for entry in _sarif()["results"]}["conformance"] == "pass"
+
+
 @pytest.mark.parametrize("option", ["--junit", "--sarif"])
 def test_only_json_goes_to_standard_output(kvrace: Any, option: str) -> None:
     shown = kvrace(*HOLDS, option, "-")

@@ -16,9 +16,15 @@ def check_vllm(
     contract: str = "exactly-once",
     scheduler_class: type | None = None,
     max_states: int | None = None,
+    conformance: str | None = None,
 ) -> CheckResult:
-    limits = Limits(max_states=max_states)
-    return check(lambda scope: VllmSubject(scope, scheduler_class), scopes, Contract.parse(contract), limits=limits)
+    return check(
+        lambda scope: VllmSubject(scope, scheduler_class),
+        scopes,
+        Contract.parse(contract),
+        limits=Limits(max_states=max_states),
+        conformance=conformance,
+    )
 
 
 def broken(result: CheckResult) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import partial
 
 from kvmodel.contract import Contract
 from kvmodel.lockstep import Node, canonical_names
@@ -14,8 +15,11 @@ from kvrace.result import CheckResult, Violation
 SCHEDULINGS: tuple[Scheduling, ...] = ("sync", "async")
 
 
-def run(scopes: Sequence[Scope], policy: str = "assert", contract: str = "exactly-once") -> CheckResult:
-    return check(lambda scope: ReferenceSubject(scope, policy), scopes, Contract.parse(contract))
+def run(
+    scopes: Sequence[Scope], policy: str = "assert", contract: str = "exactly-once", conformance: str | None = None
+) -> CheckResult:
+    make = partial(ReferenceSubject, policy=policy)
+    return check(make, scopes, Contract.parse(contract), conformance=conformance)
 
 
 def of(result: CheckResult, name: str) -> list[Violation]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.properties import chosen_properties
+from kvmodel.relation.policies import policy_named
 from kvmodel.scope import Scheduling, Scope
 from kvrace.check import Limits, check
 from kvrace.cli import options
@@ -34,6 +35,7 @@ class _Plan:
     contract: Contract
     properties: tuple[str, ...]
     limits: Limits
+    conformance: str | None
 
 
 def check_command(
@@ -42,6 +44,7 @@ def check_command(
     policy: options.Policy = None,
     contract: options.Contract = "exactly-once",
     properties: options.Property = None,
+    conformance: options.Conformance = None,
     scope: options.ScopeName = None,
     requests: options.Requests = None,
     blocks: options.Blocks = None,
@@ -76,11 +79,12 @@ def check_command(
       kvrace check --contract duplicate   a connector that reports twice
       kvrace check --subject mine:Sched   your subclass, from ./mine.py
       kvrace check --subject reference --policy wait_for_all
+      kvrace check --conformance assert   held against the specification
 
     \b
     Exit status:
       0  everything holds over the whole scope
-      1  something is violated
+      1  something is violated, or a step diverges from the specification
       2  usage or environment error, with one line on standard error
       3  incomplete: a limit was reached first, and nothing is violated so far
     """
@@ -105,6 +109,8 @@ def check_command(
     ).scopes()
     judged_by = Contract.parse(contract)
     wanted = _properties(properties)
+    if conformance is not None:
+        policy_named(conformance)
     if scheduler not in (None, "sync", "async"):
         raise KvraceError(f"unknown scheduler {quoted(scheduler)}: use sync or async")
     Limits.of(time_limit, max_states, call_timeout, named_option)  # refused before vLLM is imported
@@ -113,9 +119,8 @@ def check_command(
         with stdout_to_stderr():
             choice = choose_subject(subject, policy, line.importing)
         cases = choice.cases(scopes, scheduler)
-        plan = _Plan(
-            choice, name, cases, judged_by, wanted, Limits.of(time_limit, max_states, call_timeout, named_option)
-        )
+        limits = Limits.of(time_limit, max_states, call_timeout, named_option)
+        plan = _Plan(choice, name, cases, judged_by, wanted, limits, conformance)
         return _run(plan, TraceFolder(Path(trace_dir)), reports, output, line)
 
 
@@ -148,6 +153,7 @@ def _run(plan: _Plan, folder: TraceFolder, reports: Sequence[Report], output: Ou
                 properties=plan.properties,
                 limits=plan.limits,
                 listen=listen,
+                conformance=plan.conformance,
             )
         line.clear()
         return tell(replace(result, notes=(*notes, *result.notes)), identities, choice, folder, reports, output)

@@ -80,6 +80,17 @@ Property = Annotated[
         rich_help_panel=_SUBJECT,
     ),
 ]
+Conformance = Annotated[
+    str | None,
+    typer.Option(
+        "--conformance",
+        metavar="assert|skip|wait_for_all",
+        help="Hold every step also against the specification with this policy: wait_for_all is the one that is right, assert "
+        "describes vLLM 0.16-0.33. A step it does not allow is shown as a divergence.",
+        callback=_not_empty,
+        rich_help_panel=_SUBJECT,
+    ),
+]
 ScopeName = Annotated[
     str | None,
     typer.Option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvmodel.port import Identity
+from kvrace.render.conformance import divergence_text
 from kvrace.render.output import one_line
 from kvrace.render.plain import Traces, finding_text, place
 from kvrace.render.terminal import ReplayCommand, verdict_line
@@ -14,13 +15,17 @@ from kvrace.result import CheckResult
 def result_annotations(
     result: CheckResult, identities: Sequence[Identity], traces: Traces, replay: ReplayCommand
 ) -> str:
-    """An error for each finding, a warning when something is not decided, a notice when everything holds."""
+    """An error for each finding and each divergence that no finding explains, a warning when something is not decided, a notice
+    when everything holds."""
     commands = []
     for violation in result.violations:
         at = place(violation.location)
         where = {"file": at.file, "line": str(at.line)} if at else {}
         title = f"{violation.property} ({violation.blame})"
         commands.append(_command("error", finding_text(violation, result, traces, replay), **where, title=title))
+    for found in result.conformance.divergences if result.conformance else ():
+        if found.unexplained:
+            commands.append(_command("error", divergence_text(found), title="conformance"))
     verdict = verdict_line(result, identities).plain
     if not result.complete:
         commands.append(_command("warning", verdict, title="kvrace: incomplete"))

@@ -10,7 +10,7 @@ import kvrace
 from kvmodel.port import Identity
 from kvrace.render.plain import Traces
 from kvrace.render.terminal import ReplayCommand
-from kvrace.result import CaseResult, CheckResult, Violation
+from kvrace.result import CaseResult, CheckResult, Conformance, FoundDivergence, Violation
 
 FORMAT, VERSION = "kvrace-result", 1
 
@@ -44,6 +44,7 @@ def _result(
         "properties": result.verdicts,
         "reached": result.reached,
         "violations": [_violation(violation, traces, replay) for violation in result.violations],
+        "conformance": _conformance(result.conformance),
         "cases": [_case(case, traces, replay) for case in result.cases],
         "notes": list(result.notes),
     }
@@ -67,6 +68,41 @@ def _case(case: CaseResult, traces: Traces, replay: ReplayCommand) -> dict[str, 
         "properties": case.verdicts,
         "reached": case.reached,
         "violations": [_violation(violation, traces, replay) for violation in case.violations],
+        "conformance": _conformance(case.conformance),
+    }
+
+
+def _conformance(conformance: Conformance | None) -> dict[str, Any] | None:
+    """None where the specification was not asked."""
+    if conformance is None:
+        return None
+    return {
+        "policy": conformance.policy,
+        "judged": conformance.judged,
+        "not_judged": conformance.not_judged,
+        "unexplained": conformance.unexplained,
+        "excused": conformance.excused,
+        "divergences": [_divergence(found) for found in conformance.divergences],
+    }
+
+
+def _divergence(found: FoundDivergence) -> dict[str, Any]:
+    divergence = found.divergence
+    return {
+        "kind": divergence.kind,
+        "action": divergence.action,
+        "rule": divergence.rule,
+        "why": divergence.why,
+        "source": divergence.source,
+        "move": divergence.move,
+        "moves": list(divergence.moves),
+        "observed": divergence.observed,
+        "nearest": divergence.nearest,
+        "times": found.times,
+        "unexplained": found.unexplained,
+        "scope": found.scope.as_dict(),
+        "scheduler": found.identity.scheduler,
+        "events": list(found.events),
     }
 
 

@@ -1,4 +1,6 @@
-"""The result as JUnit XML: one suite for each case, one test case for each property. What is not decided is an error there."""
+"""The result as JUnit XML: one suite for each case, one test case for each property and for conformance. What is not decided is an
+error there.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,11 @@ from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
 import kvrace
 from kvmodel.port import Identity
 from kvmodel.scope import Scope
+from kvrace.render.conformance import divergence_text
 from kvrace.render.output import one_line
 from kvrace.render.plain import Traces, finding_text
 from kvrace.render.terminal import ReplayCommand
-from kvrace.result import CaseResult, CheckResult, Violation
+from kvrace.result import CaseResult, CheckResult, Conformance, Violation
 
 _NOT_IN_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -68,7 +71,22 @@ def _case(case: CaseResult, result: CheckResult, traces: Traces, replay: ReplayC
         elif verdict == "incomplete":
             test.result = [_error(f"not decided: {case.stopped} after {case.states} states")]
         suite.add_testcase(test)
+    if case.conformance is not None:
+        suite.add_testcase(_conformance(case, case.conformance))
     return suite
+
+
+def _conformance(case: CaseResult, conformance: Conformance) -> TestCase:
+    """Fails for a divergence that no broken property explains: those that are explained fail as that property."""
+    test = _test("conformance", case.scope, case.identity)
+    found = [one for one in conformance.divergences if one.unexplained]
+    if found:
+        failure = Failure(_attribute("; ".join(one.divergence.words for one in found)), "violated")
+        failure.text = _legal("\n\n".join(map(divergence_text, found)))
+        test.result = [failure]
+    elif not case.complete:
+        test.result = [_error(f"not decided: {case.stopped} after {case.states} states")]
+    return test
 
 
 def _not_run(scope: Scope, identity: Identity, result: CheckResult) -> TestSuite:

@@ -8,14 +8,14 @@ from rich.table import Table
 from rich.text import Text
 
 from kvrace.mutants import Outcome, Row
-from kvrace.render.terminal import SIGNS, STYLES
+from kvrace.render.looks import SIGNS, STYLES
 
 _WIDTHS = (1, 27, 17, 12, None)
 _LOOKS: dict[Outcome, str] = {"killed": "holds", "survived": "violated", "undetermined": "incomplete"}
 
 
 def kill_table_row(row: Row) -> Table:
-    """Name, the property meant to catch it, the length of the shortest order, and what was planted."""
+    """Name, the property meant to catch it, the length of the shortest order, what was planted, and how conformance sees it."""
     events = row.outcome if row.shortest is None else f"{row.shortest} events"
     sign, style = SIGNS[_LOOKS[row.outcome]], STYLES[_LOOKS[row.outcome]]
     table = Table.grid(padding=(0, 1, 0, 0))
@@ -26,17 +26,24 @@ def kill_table_row(row: Row) -> Table:
         Text(row.mutant.name, "bold"),
         row.mutant.property,
         Text(events, "" if row.killed else style),
-        Text(row.mutant.breaks, "dim"),
+        Text(f"{row.mutant.breaks}\n{_conformance(row)}", "dim"),
     )
     return table
+
+
+def _conformance(row: Row) -> str:
+    return f"diverges: {row.divergence.divergence.short}" if row.divergence else "conforms"
 
 
 def kill_table_summary(rows: Sequence[Row], planned: int) -> Text:
     """How many of the ``planned`` mutants were killed, and which were not. What is not known is never called killed."""
     killed = sum(row.killed for row in rows)
     if killed == planned:
+        diverge = sum(row.divergence is not None for row in rows)
         return Text(
-            f"{SIGNS['holds']} all {planned} mutants are killed by the property meant for them", STYLES["holds"]
+            f"{SIGNS['holds']} all {planned} mutants are killed by the property meant for them; "
+            f"{diverge} of them also diverge from the specification",
+            STYLES["holds"],
         )
     survivors = [row.mutant.name for row in rows if row.outcome == "survived"]
     if survivors:

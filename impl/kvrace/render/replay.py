@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from kvmodel.playback import OTHERS_MAX, Refused
+from kvrace.render.looks import count
 from kvrace.render.rows import Broken
 from kvrace.render.swimlane import swimlane
-from kvrace.render.terminal import count
 from kvrace.replay import Outcome, Replay
 from kvrace.trace import NO_FINDING, RecordedTrace
 from kvrace.written import Difference

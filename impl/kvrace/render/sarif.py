@@ -15,9 +15,10 @@ from urllib.parse import quote
 import kvrace
 from kvmodel.port import Identity
 from kvmodel.properties import PROPERTIES, PROPERTY_NAMES
+from kvrace.render.conformance import conformance_line, divergence_text
 from kvrace.render.plain import Traces, place, replay_line, steps
 from kvrace.render.terminal import ReplayCommand, bound, verdict_line
-from kvrace.result import CheckResult, Verdict, Violation
+from kvrace.result import CheckResult, FoundDivergence, Verdict, Violation
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _PACKAGES, _SOURCES = "PACKAGES", "SRCROOT"
@@ -25,6 +26,8 @@ _BASES = {
     _PACKAGES: "the folder of installed packages that vLLM, or kvrace with its reference scheduler, is in",
     _SOURCES: "the folder that kvrace was run in",
 }
+CONFORMANCE = "conformance"
+"""The rule that is there beside the properties when conformance was asked for."""
 _KINDS: dict[Verdict, str] = {"holds": "pass", "incomplete": "open"}
 
 
@@ -41,28 +44,36 @@ def _log(result: CheckResult, identities: Sequence[Identity], traces: Traces, re
     ]
     others = [(name, verdict) for name, verdict in result.verdicts.items() if verdict != "violated"]
     run = {
-        "tool": {"driver": _driver()},
+        "tool": {"driver": _driver(result)},
         "automationDetails": {"id": f"kvrace/{result.scope_name}/{result.contract}/"},
         "originalUriBaseIds": {name: {"description": {"text": text}} for name, text in _BASES.items()},
         "invocations": [_invocation(result, identities)],
-        "results": [*findings, *(_verdict(name, verdict, result) for name, verdict in others if result.cases)],
+        "results": [
+            *findings,
+            *(_verdict(name, verdict, result) for name, verdict in others if result.cases),
+            *_conformance(result),
+        ],
         "properties": {**_bound(result), "verdict": result.verdict},
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _driver() -> dict[str, Any]:
-    rules = [
-        {
-            "id": rule.name,
-            "shortDescription": {"text": rule.meaning.partition(";")[0]},
-            "fullDescription": {"text": rule.meaning},
-            "help": {"text": f"Where the rule comes from: {rule.source}"},
-            "defaultConfiguration": {"level": "error"},
-        }
-        for rule in PROPERTIES
-    ]
-    return {"name": "kvrace", "version": kvrace.__version__, "rules": rules}
+def _driver(result: CheckResult) -> dict[str, Any]:
+    rules = [(rule.name, rule.meaning, rule.source) for rule in PROPERTIES]
+    if result.conformance is not None:
+        meaning = f"every step is one that the specification with policy {result.conformance.policy} allows"
+        rules.append((CONFORMANCE, meaning, "kvmodel.relation"))
+    return {"name": "kvrace", "version": kvrace.__version__, "rules": [_described(*rule) for rule in rules]}
+
+
+def _described(name: str, meaning: str, source: str) -> dict[str, Any]:
+    return {
+        "id": name,
+        "shortDescription": {"text": meaning.partition(";")[0]},
+        "fullDescription": {"text": meaning},
+        "help": {"text": f"Where the rule comes from: {source}"},
+        "defaultConfiguration": {"level": "error"},
+    }
 
 
 def _invocation(result: CheckResult, identities: Sequence[Identity]) -> dict[str, Any]:
@@ -149,8 +160,47 @@ def _verdict(name: str, verdict: Verdict, result: CheckResult) -> dict[str, Any]
     }
 
 
+def _conformance(result: CheckResult) -> list[dict[str, Any]]:
+    """A divergence that no broken property explains fails, at the scheduler's class; those that are explained are there already."""
+    if result.conformance is None:
+        return []
+    found = [one for one in result.conformance.divergences if one.unexplained]
+    if found:
+        return [_divergence(one, result) for one in found]
+    verdict: Verdict = "holds" if result.complete else "incomplete"
+    return [
+        {
+            **_rule(CONFORMANCE),
+            "kind": _KINDS[verdict],
+            "level": "none",
+            "message": _message(conformance_line(result.conformance).plain),
+            "locations": [_location(result.cases[0].location)],
+            "properties": {"bound": _bound(result)},
+        }
+    ]
+
+
+def _divergence(found: FoundDivergence, result: CheckResult) -> dict[str, Any]:
+    digest = hashlib.blake2b(json.dumps(found.divergence.signature).encode(), digest_size=16).hexdigest()
+    return {
+        **_rule(CONFORMANCE),
+        "kind": "fail",
+        "level": "error",
+        "message": _message(divergence_text(found)),
+        "locations": [_location(next(case.location for case in result.cases if case.identity == found.identity))],
+        "partialFingerprints": {"kvraceFinding/v1": f"{digest}:1"},
+        "properties": {
+            "subject": str(found.identity),
+            "scope": str(found.scope),
+            "contract": str(found.contract),
+            "order": list(found.events),
+            "bound": _bound(result),
+        },
+    }
+
+
 def _rule(name: str) -> dict[str, Any]:
-    return {"ruleId": name, "ruleIndex": PROPERTY_NAMES.index(name)}
+    return {"ruleId": name, "ruleIndex": (*PROPERTY_NAMES, CONFORMANCE).index(name)}
 
 
 def _location(text: str) -> dict[str, Any]:

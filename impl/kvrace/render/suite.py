@@ -14,9 +14,10 @@ from rich.text import Text
 
 import kvrace
 from kvmodel.port import Identity
+from kvrace.render.looks import SIGNS, STYLES, count
 from kvrace.render.replay import diff_lines, refusal
 from kvrace.render.swimlane import swimlane
-from kvrace.render.terminal import SIGNS, STYLES, count, stop_words
+from kvrace.render.terminal import stop_words
 from kvrace.suite import CaseTours, Departure
 from kvrace.suitereplay import SuiteReplay
 

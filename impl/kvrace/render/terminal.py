@@ -16,12 +16,12 @@ import kvrace
 from kvmodel.contract import EXACTLY_ONCE, MEANINGS, Contract
 from kvmodel.port import Identity
 from kvmodel.scope import NAMED_SCOPES, Scope
+from kvrace.render.conformance import conformance_line, divergence
+from kvrace.render.looks import INDENT, SIGNS, STYLES, count
 from kvrace.render.rows import Broken
 from kvrace.render.swimlane import Legend, swimlane
 from kvrace.result import CheckResult, Verdict, Violation
 
-STYLES: dict[str, str] = {"holds": "green", "violated": "bold red", "incomplete": "yellow"}
-SIGNS: dict[str, str] = {"holds": "✓", "violated": "✗", "incomplete": "?"}
 _STOPS = {
     "time limit": ("the time limit was reached", "give a larger --time-limit, or a smaller scope"),
     "state limit": ("the state limit was reached", "give a larger --max-states, or a smaller scope"),
@@ -42,7 +42,6 @@ NEVER: dict[str, str] = {
 }
 """Each milestone in the words that complete "this scope never …"."""
 _VERDICTS: tuple[Verdict, ...] = ("violated", "incomplete", "holds")
-_INDENT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +110,8 @@ def report(
         _verdicts(result, shortest_first),
         Text(""),
     ]
+    if result.conformance is not None:
+        parts += [conformance_line(result.conformance), Text("")]
     if never := never_reached(result):
         parts += [Text(never, style="dim"), Text("")]
     if shortest_first:
@@ -119,6 +120,9 @@ def report(
     for number, violation in enumerate(shortest_first, start=1):
         which = f"{number}/{len(shortest_first)}"
         parts += [finding(violation, which, traces.get(violation), replay, width, legend), Text("")]
+    found = result.conformance.divergences if result.conformance is not None else ()
+    for number, one in enumerate(found, start=1):
+        parts += [divergence(one, f"{number}/{len(found)}", width, legend), Text("")]
     if legend:
         parts += [*legend.lines(width), Text("")]
     parts += [Text(f"note: {note}", style=STYLES["incomplete"]) for note in result.notes]
@@ -210,10 +214,10 @@ def finding(
     if violation.location and violation.location not in violation.message:
         facts.append(Text(f"at {violation.location}", style="dim"))
     broken = Broken.of(violation.property, violation.blocks, violation.loop_start)
-    lanes = swimlane(violation.frames, broken, width - _INDENT, violation.loop_start, legend)
-    parts: list[RenderableType] = [head, Padding(Group(*facts, lanes), (0, 0, 0, _INDENT))]
+    lanes = swimlane(violation.frames, broken, width - INDENT, violation.loop_start, legend)
+    parts: list[RenderableType] = [head, Padding(Group(*facts, lanes), (0, 0, 0, INDENT))]
     if trace is not None:  # never folded: it is there to be copied
-        command = Text.assemble((" " * _INDENT + "replay  ", "dim"), replay.line(trace))
+        command = Text.assemble((" " * INDENT + "replay  ", "dim"), replay.line(trace))
         parts.append(Text.assemble(command, no_wrap=True, overflow="ignore"))
     return Group(*parts)
 
@@ -223,7 +227,8 @@ def verdict_line(result: CheckResult, identities: Sequence[Identity]) -> Text:
     who = _who(identities)
     bound = f"over {_all_cases(len(result.cases))} ({count(result.states, 'state')})"
     if result.verdict == "holds":
-        return Text(f"✓ holds on {who}: every property, {bound}, exhausted", style=STYLES["holds"])
+        what = "every property" if result.conformance is None else "every property, and conformance"
+        return Text(f"✓ holds on {who}: {what}, {bound}, exhausted", style=STYLES["holds"])
     limit, remedy = _stop(result)
     unfinished = f"{limit} in case {result.stopped_in} of {result.cases_planned}; {remedy}"
     if result.verdict == "incomplete":
@@ -232,6 +237,7 @@ def verdict_line(result: CheckResult, identities: Sequence[Identity]) -> Text:
             style=STYLES["incomplete"],
         )
     names = [name for name, verdict in result.verdicts.items() if verdict == "violated"]
+    names += ["conformance"] if result.conformance is not None and result.conformance.unexplained else []
     line = Text(f"✗ violated on {who}: {', '.join(names)}", style=STYLES["violated"])
     return line.append(
         f", {bound}, exhausted" if result.complete else f"; not exhausted: {unfinished}", style="default"
@@ -261,7 +267,3 @@ def stop_words(stopped: str) -> tuple[str, str]:
 
 def _all_cases(number: int) -> str:
     return {1: "the one case", 2: "both cases"}.get(number, f"all {number} cases")
-
-
-def count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -190,7 +190,8 @@ def preempt() -> Action:
 
 
 def give_back() -> Action:
-    at_work = exists(any_step, any_request, stage.of(any_step).is_(IN_FLIGHT) & uses(any_step, any_request, b))
+    working = stage.of(any_step).is_(IN_FLIGHT) & uses(any_step, any_request, b)
+    at_work = exists(any_step, any_request, working & ~computed(any_request, b))
     alone = forall(any_request, ~owns(any_request, c))
     return Action(
         "give_back",
@@ -198,7 +199,11 @@ def give_back() -> Action:
         (b,),
         (
             Named("the block was held back", held_back(b), "Scheduler.deferred_frees"),
-            Named("no step in flight works on it", ~at_work, "Scheduler._drain_deferred_frees"),
+            Named(
+                "no step in flight works on it for a request that gave it up",
+                ~at_work,
+                "Scheduler._drain_deferred_frees",
+            ),
         ),
         (
             Change(held_back, (c,), held_back(c) & ~c.is_(b)),

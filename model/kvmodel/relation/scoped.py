@@ -54,7 +54,8 @@ sharing = Symbol("sharing", (), "the prefix cache is on", rigid=True)
 
 _SCHEDULING = {"take", "share", "start_load", "wake", "admit", "preempt", "compute", "dispatch"}
 _ENDS = {"abort", "stop", "fail"}
-_FAILURES = {"load_fails", "fail"}
+FAILURES = {"load_fails", "fail"}
+"""The actions by which loads fail."""
 
 
 def _kinds(action: Action, single: bool, unclaimed: bool, loads_again: bool) -> Formula:
@@ -102,18 +103,9 @@ def _fences(action: Action) -> Formula:
     return giving_back.is_(AT_ONCE) | (giving_back.is_(BEHIND_STEPS) & overlapping() & at_work)
 
 
-def scoped(
-    model: Model,
-    scope: Scope,
-    *,
-    blocks: int | None = None,
-    failures: bool = False,
-    loads_again: bool = False,
-    ids: tuple[str, ...] = (),
-) -> FiniteInstance:
-    """The finite instance of ``model`` for ``scope``. ``ids`` names the requests (default: each by its own letter); ``failures``
-    lets loads fail, ``loads_again`` lets a request load more than once. The relation knows no sizes: a request may take as many
-    blocks as there are, which is why an instance may have other ``blocks`` than its scope."""
+def universe_of(scope: Scope, blocks: int | None = None, ids: tuple[str, ...] = ()) -> Universe:
+    """The elements a scope has: its requests by their letters, its blocks and the steps in flight by number, from 1. An instance
+    may have other ``blocks`` than its scope; ``ids`` names the requests (default: each by its own letter)."""
     requests = tuple(REQUEST.element(name) for name in scope.names)
     size = scope.blocks if blocks is None else blocks
     pool = tuple(BLOCK.element(str(number + 1)) for number in range(size))
@@ -129,15 +121,29 @@ def scoped(
     values: dict[Cell, Element] = {
         (name_of, (request,)): ID.element(name) for request, name in zip(requests, names, strict=True)
     }
-    universe = Universe(elements, frozenset(true), values)
+    return Universe(elements, frozenset(true), values)
+
+
+def scoped(
+    model: Model,
+    scope: Scope,
+    *,
+    blocks: int | None = None,
+    failures: bool = False,
+    loads_again: bool = False,
+    ids: tuple[str, ...] = (),
+) -> FiniteInstance:
+    """The finite instance of ``model`` for ``scope``; ``blocks`` and ``ids`` as in :func:`universe_of`. ``failures`` lets loads
+    fail, ``loads_again`` lets a request load more than once. The relation knows no sizes: a request may take as many blocks as
+    there are."""
     contract = model.contract
     actions = []
     for action in model.actions:
-        if action.name in _FAILURES and not failures:
+        if action.name in FAILURES and not failures:
             continue
         added = (
             _kinds(action, contract.single, contract.unclaimed, loads_again), _order(action), _names(action), _fences(action),
         )  # fmt: skip
         guards = (*action.guards, *(Named("the scope", guard) for guard in added if guard != conjunction(())))
         actions.append(replace(action, guards=guards))
-    return FiniteInstance(universe, tuple(actions), model.properties)
+    return FiniteInstance(universe_of(scope, blocks, ids), tuple(actions), model.properties)

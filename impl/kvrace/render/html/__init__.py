@@ -18,8 +18,10 @@ from kvmodel.contract import EXACTLY_ONCE, MEANINGS
 from kvmodel.port import Identity
 from kvmodel.properties import PROPERTIES
 from kvrace.render import terminal
+from kvrace.render.conformance import conformance_line, divergence_facts
 from kvrace.render.html.graph import picture_of
 from kvrace.render.html.order import order_of
+from kvrace.render.looks import SIGNS, count
 from kvrace.render.output import printable
 from kvrace.render.plain import Traces
 from kvrace.render.terminal import ReplayCommand
@@ -53,10 +55,12 @@ def page(result: CheckResult, identities: Sequence[Identity], traces: Traces, re
             if case.graph is not None
         },
         too_large=[case.states for case in result.cases if case.graph is None],
+        conformance=conformance_line(result.conformance).plain if result.conformance else "",
+        divergence_facts=divergence_facts,
         states_max=STATES_MAX,
         bound=terminal.bound,
-        count=terminal.count,
-        signs=terminal.SIGNS,
+        count=count,
+        signs=SIGNS,
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'",
         style=style,
         script=script,
@@ -66,7 +70,7 @@ def page(result: CheckResult, identities: Sequence[Identity], traces: Traces, re
 def _scope_lines(result: CheckResult) -> list[str]:
     """A run that was cut short does not know the cases it never came to."""
     if len(result.cases) < result.cases_planned:
-        return [f"{result.scope_name}: {len(result.cases)} of {terminal.count(result.cases_planned, 'case')} begun"]
+        return [f"{result.scope_name}: {len(result.cases)} of {count(result.cases_planned, 'case')} begun"]
     return terminal.scope_lines(result.scope_name, [case.scope for case in result.cases])
 
 
