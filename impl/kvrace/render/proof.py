@@ -25,8 +25,9 @@ from kvmodel.relation.policies import POLICIES
 from kvmodel.relation.safety import ASSUMPTIONS
 from kvmodel.relation.text import text
 from kvrace.prove import Attempt, FoundOrder, Needed, Statement
+from kvrace.render.looks import SIGNS, STYLES, count
 from kvrace.render.swimlane import Legend
-from kvrace.render.terminal import SIGNS, STYLES, ReplayCommand, contract_lines, count, finding
+from kvrace.render.terminal import ReplayCommand, contract_lines, finding
 from kvrace.result import Violation
 
 _LOOKS: dict[Verdict, str] = {"proved": "holds", "refuted": "violated", "unknown": "incomplete"}
