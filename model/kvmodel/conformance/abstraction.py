@@ -152,6 +152,10 @@ class Abstraction:
         used.update(block for step in world.steps for a in step.accesses if a.request == name for block in a.blocks)
         return [block for block in table if block in used]
 
+    def knows(self, block: int) -> bool:
+        """Whether it is a block of the pool; the null block, which a table may have in places that nobody reads, is none."""
+        return 1 <= block <= self.scope.blocks
+
     def blocks_of(self, tokens: int) -> int:
         """How many blocks hold ``tokens`` tokens."""
         return -(-tokens // self.scope.block_size)

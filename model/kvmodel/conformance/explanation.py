@@ -50,8 +50,8 @@ class _Told:
         then, now = dict(t.seen_before.phases), dict(t.seen.phases)
         self.then = {n: phase_of(r, then.get(n)) for n, r in zip(names, t.before.requests, strict=True)}
         self.now = {n: phase_of(r, now.get(n)) for n, r in zip(names, t.after.requests, strict=True)}
-        self.had = {name: dict.fromkeys(blocks) for name, blocks in t.seen_before.owned}
-        self.has = {name: dict.fromkeys(blocks) for name, blocks in t.seen.owned}
+        self.had = {name: dict.fromkeys(filter(by.knows, blocks)) for name, blocks in t.seen_before.owned}
+        self.has = {name: dict.fromkeys(filter(by.knows, blocks)) for name, blocks in t.seen.owned}
 
     # Ends and reports.
 
@@ -126,8 +126,8 @@ class _Told:
         return bool(had) and not had.keys() & has.keys()
 
     def given_back(self) -> Part:
-        left = dict.fromkeys(b for b in self.t.seen_before.held_back if b not in self.t.seen.held_back)
-        return tuple((("give_back", str(block)),) for block in left)
+        held = dict.fromkeys(filter(self.by.knows, self.t.seen_before.held_back))
+        return tuple((("give_back", str(block)),) for block in held if block not in self.t.seen.held_back)
 
     def by_service(self) -> list[str]:
         """The requests in the order in which a scheduler most likely looked at them: who ran comes first."""
@@ -159,7 +159,7 @@ class _Told:
             moves.append(("admit", name))
         access = next((a for a in t.after.steps[-1].accesses if a.request == name), None) if entry is not None else None
         if access is not None:
-            moves += [("compute", step, name, str(block)) for block in access.written]
+            moves += [("compute", step, name, str(block)) for block in access.written if self.by.knows(block)]
         return (*moves, *self.offers(name))
 
     def offers(self, name: str) -> Item:
