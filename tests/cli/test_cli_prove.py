@@ -31,7 +31,8 @@ def test_the_main_statement_has_a_line_for_each_obligation(kvrace: Any) -> None:
     assert not Path("kvrace-traces").exists()
 
 
-@pytest.mark.parametrize("policy", [pytest.param("assert", marks=pytest.mark.slow), "skip"])
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["assert", "skip"])
 def test_a_policy_without_a_proof(kvrace: Any, policy: str, snapshot: SnapshotAssertion) -> None:
     shown = kvrace("prove", "--policy", policy, "--subject", "reference", "--brief")
     assert shown.status == 1

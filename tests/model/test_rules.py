@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from kvmodel.contract import Contract
+from kvmodel.contract import MEANINGS, Contract
 from kvmodel.events import Abort, Add, Lose, Report, Schedule, TransferEnds, Update
 from kvmodel.explorer import explore
 from kvmodel.lockstep import Lockstep
@@ -27,13 +27,16 @@ CANDIDATES = [
 ]
 
 
-@pytest.mark.parametrize("contract", ["exactly-once", "single", "unclaimed", "duplicate", "unsolicited", "lossy"])
+_ALONE, _ENDING = Scope(("load_save",)), Scope(("save",), separate_ends=True, early_stop=True)
+_PAIR = Scope(("load", "local"), "async", early_stop=True)
+
+
 @pytest.mark.parametrize(
-    "scope",
+    ("scope", "contract"),
     [
-        Scope(("load_save",)),
-        Scope(("load", "local"), "async", early_stop=True),
-        Scope(("save",), separate_ends=True, early_stop=True),
+        *((scope, contract) for scope in (_ALONE, _ENDING) for contract in MEANINGS),
+        (_PAIR, "exactly-once"),
+        *(pytest.param(_PAIR, contract, marks=pytest.mark.slow) for contract in MEANINGS if contract != "exactly-once"),
     ],
     ids=str,
 )
