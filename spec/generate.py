@@ -160,7 +160,9 @@ def conformance() -> str:
         for policy in ("assert", "wait_for_all"):
             result = _check_vllm(name, EXACTLY_ONCE, policy)
             found = result.conformance
-            assert found is not None and result.complete
+            assert found is not None and result.complete and found.judged == result.transitions
+            assert found.unexplained == 0, f"{name}: a divergence from {policy} that no broken property explains"
+            assert policy != "assert" or not found.divergences, f"{name}: vLLM does not do what policy assert does"
             shorts = ", ".join(dict.fromkeys(one.divergence.short for one in found.divergences))
             rows.append(
                 [f"`{name}`", f"`{policy}`", f"{found.judged:,}", f"{found.excused:,}", f"{found.unexplained:,}", shorts or "-"]

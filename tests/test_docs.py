@@ -38,9 +38,21 @@ def _with_runs() -> list[Any]:
     ]
 
 
+def _tables_from_runs(page: Path) -> set[str]:
+    return set(FROM_RUNS) & {match[2] for match in MARK.finditer(page.read_text())}
+
+
+def _made_from_runs() -> list[object]:
+    """The pages with tables from runs. Those made from runs of the stock scheduler share them, so one process makes them all."""
+    stock = {"findings", "orders", "conformance"}
+    together = pytest.mark.xdist_group("runs of the stock scheduler")
+    found = [page for page in pages() if _tables_from_runs(page)]
+    return [pytest.param(page, marks=[together] if stock & _tables_from_runs(page) else []) for page in found]
+
+
 @pytest.mark.vllm
 @pytest.mark.slow
-@pytest.mark.parametrize("page", _with_runs())
+@pytest.mark.parametrize("page", _made_from_runs(), ids=lambda page: page.name)
 def test_tables_from_runs_are_fresh(page) -> None:
     _is_fresh(page, set(FROM_RUNS))
 
