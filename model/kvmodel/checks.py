@@ -99,7 +99,28 @@ def _overwrites(access: Access, t: Transition) -> Broken | None:
     return None
 
 
+def _nobodys(blocks: Iterable[int], t: Transition) -> tuple[int, ...]:
+    """Those of the blocks that nobody can own: the null block, and what is no block of the pool."""
+    counts = t.seen.references
+    return tuple(block for block in blocks if not 0 <= block < len(counts) or counts[block] is None)
+
+
+def _on_nobodys_blocks(t: Transition) -> Broken | None:
+    for transfer in t.after.transfers:
+        if null := _nobodys(transfer.blocks, t):
+            what = f"the {transfer.direction} of {transfer.request} works on {_blocks(null)}"
+            return Broken(f"{what}, which nobody can own", "nobody's", null)
+    for access in t.after.steps[-1].accesses if t.response.step is not None else ():
+        if null := _nobodys(access.blocks, t):
+            return Broken(
+                f"a step works on {_blocks(null)} for {access.request}, which nobody can own", "nobody's", null
+            )
+    return None
+
+
 def no_use_after_free(t: Transition) -> Broken | None:
+    if broken := _on_nobodys_blocks(t):
+        return broken
     free = set(t.seen.free)
     for transfer in t.after.transfers:
         if not transfer.over:
@@ -126,7 +147,7 @@ def no_use_after_free(t: Transition) -> Broken | None:
         for step in t.after.steps:
             for access in step.accesses:
                 hit = set(load.blocks) & set(access.blocks)
-                if hit and access.request != load.request:
+                if hit:
                     return Broken(
                         f"{_blocks(hit, 'becomes')} the target of the load of {load.request} while a dispatched step "
                         f"still works there for {access.request}",
@@ -219,6 +240,10 @@ def conservation(t: Transition) -> Broken | None:
     for block, count in enumerate(t.seen.references):
         if count is not None and count != owners[block]:
             return Broken(f"block {block} has reference count {count} and {owners[block]} owners", blocks=(block,))
+    for owner, blocks in t.seen.owned:
+        twice = [block for block, count in Counter(blocks).items() if count > 1 and not _nobodys([block], t)]
+        if twice:
+            return Broken(f"{_blocks(twice, 'is')} twice in the table of {owner}", blocks=tuple(twice))
     if t.seen.negative:
         return Broken(f"{t.seen.negative[0]} is negative")
     return None

@@ -42,7 +42,8 @@ PROPERTIES: tuple[Property, ...] = (
         "no-use-after-free",
         "no block is in the pool, or given to another owner, while a transfer touches it; "
         "no block becomes the target of a load while a dispatched step still touches it; "
-        "no step writes a block that another request's transfer touches, nor, without a prefix cache, one it owns",
+        "no step writes a block that another request's transfer touches, nor, without a prefix cache, one it owns; "
+        "nothing works on the null block",
         "KVConnectorBase_V1.request_finished and wait_for_save; Scheduler.defer_block_free",
         checks.no_use_after_free,
     ),
@@ -73,7 +74,7 @@ PROPERTIES: tuple[Property, ...] = (
     ),
     Property(
         "conservation",
-        "free + owned + null = all blocks; bookkeeping counters never negative",
+        "free + owned + null = all blocks; no table names a block twice; bookkeeping counters never negative",
         "BlockPool, Request.num_in_flight_tokens, Request.num_output_placeholders",
         checks.conservation,
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -14,12 +15,14 @@ from kvmodel.proof.induction import counterexample
 from kvmodel.proof.obligations import obligations
 from kvmodel.proof.orders import events_of
 from kvmodel.proof.situations import SITUATIONS, reached
-from kvmodel.proof.solve import Proof, prove
+from kvmodel.proof.solve import Proof, Solver, prove
 from kvmodel.proof.theorems import SEED, THEOREMS, Theorem, theorem_for
-from kvmodel.proof.vacuity import fails_without_conjunct, fails_without_guard
+from kvmodel.proof.vacuity import changed, fails_without_conjunct, fails_without_guard
 from kvmodel.proof.words import state_lines
 from kvmodel.relation.model import Model
 from kvmodel.relation.policies import policy_named
+from kvmodel.relation.possible import POSSIBLE
+from kvmodel.relation.terms import FALSE, Named
 
 EXACTLY_ONCE = Contract()
 MAIN = Model(policy_named("wait_for_all"), EXACTLY_ONCE)
@@ -163,3 +166,13 @@ def test_a_search_that_z3_gives_up_is_an_error_and_not_an_answer(monkeypatch: py
     instance = SEED.instance(MAIN)
     with pytest.raises(KvraceError, match="z3 gave a search up: out of memory"):
         shortest(instance, {"it": broken(instance, "no-crash")}, 1)
+
+
+@pytest.mark.parametrize("name", sorted({case.action for case in POSSIBLE}))
+def test_an_action_that_never_happens_leaves_something_impossible(name: str) -> None:
+    """A relation that gives nothing back and hears no report breaks no safety property: that it can is an obligation too."""
+    never = Named("never", FALSE, "planted")
+    actions = tuple(replace(a, guards=(*a.guards, never)) if a.name == name else a for a in MAIN.actions)
+    solver = Solver()
+    failed = [o for o in obligations(changed(MAIN, actions)) if solver.discharge(o).verdict != "proved"]
+    assert {(o.kind, o.actor) for o in failed} == {("possible", name)}

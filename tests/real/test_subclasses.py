@@ -330,3 +330,35 @@ class TestRightCodeIsNotBlamed:
 def test_the_test_module_is_where_the_faults_are() -> None:
     """Locations are looked up by file name above."""
     assert sys.modules[__name__].__file__.endswith("test_subclasses.py")
+
+
+class TestBlocksThatCannotHoldWhatIsPutThere:
+    """The counts of the pool agree, and yet KV is overwritten."""
+
+    @staticmethod
+    def _with_pool(get_new_blocks: Callable[[Any, type, int], list[Any]]) -> type:
+        base = _stock()
+
+        def __init__(self, *args, **kwargs):
+            base.__init__(self, *args, **kwargs)
+            pool = self.kv_cache_manager.block_pool
+            stock = type(pool)
+            given = {"get_new_blocks": lambda pool, count: get_new_blocks(pool, stock, count)}
+            pool.__class__ = type(stock.__name__, (stock,), {**given, "__module__": stock.__module__})
+
+        return type("OtherPool", (base,), {"__init__": __init__})
+
+    def test_a_load_into_the_null_block(self) -> None:
+        scheduler = self._with_pool(lambda pool, stock, count: [pool.null_block] * count)
+        result = check_vllm([Scope(("load",))], scheduler_class=scheduler)
+        assert "the load of A works on block 0, which nobody can own" in {v.message for v in result.violations}
+
+    def test_a_block_for_two_places_of_one_table(self) -> None:
+        def twice(pool, stock, count):
+            blocks = stock.get_new_blocks(pool, -(-count // 2))
+            for block in blocks[: count // 2]:
+                block.ref_cnt += 1
+            return sorted([*blocks, *blocks[: count // 2]], key=lambda block: block.block_id)
+
+        result = check_vllm([Scope(("local",))], scheduler_class=self._with_pool(twice))
+        assert "block 1 is twice in the table of A" in {v.message for v in result.violations}

@@ -52,7 +52,9 @@ def header(model: Model, theorem: Theorem | None) -> RenderableType:
     table.add_row("contract", "\n".join(contract_lines(model.contract)))
     table.add_row("sizes", _ANY_SIZE)
     assumed = [f"{name}: {ASSUMPTIONS[name]}" for name in ASSUMPTIONS if name in model.assumed]
-    table.add_row("assumed", "\n".join(assumed) or "nothing beyond the contract: ids are used again, loads start again")
+    table.add_row(
+        "assumed", "\n".join(assumed) or "nothing beyond the contract: a forgotten id is used again, loads start again"
+    )
     if theorem is not None and theorem.remark and theorem.assumed == model.assumed:
         table.add_row("remark", theorem.remark)
     many = sum(1 for _ in obligations(model))

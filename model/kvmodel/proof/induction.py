@@ -90,7 +90,10 @@ class Counterexample:
 
 
 def counterexample(model: Model, obligation: Obligation) -> Counterexample | None:
-    """The smallest there is, with as little in its state as possible. None when no instance that is tried has one."""
+    """The smallest there is, with as little in its state as possible. None when no instance that is tried has one, and for what
+    should be possible and is not: nothing happens there."""
+    if obligation.kind == "possible":
+        return None
     for universe in _universes():
         instance = FiniteInstance(universe, (obligation.action,) if obligation.action else (), model.properties)
         axioms = [universe.ground(axiom.formula, {}) for axiom in model.axioms]

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kvmodel.relation.model import Model
-from kvmodel.relation.terms import Action, Formula, Named, after, forall
+from kvmodel.relation.possible import POSSIBLE
+from kvmodel.relation.terms import Action, Formula, Named, after, bind, conjunction, forall
 from kvmodel.relation.vocabulary import INITIALLY_TRUE, STATE
 
-Kind = Literal["starts", "implies", "keeps", "checks"]
-"""``starts``: a conjunct holds at the start. ``implies``: the invariant implies a property. ``keeps``: an action keeps a conjunct.
-``checks``: a check of an action holds whenever it happens."""
+Kind = Literal["starts", "implies", "possible", "keeps", "checks"]
+"""``starts``: a conjunct holds at the start. ``implies``: the invariant implies a property. ``possible``: an action may happen when
+it must be able to. ``keeps``: an action keeps a conjunct. ``checks``: a check of an action holds whenever it happens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Obligation:
                 return f"at the start: {self.about.name}"
             case "implies":
                 return f"the invariant implies {self.about.name}: {self.about.why}"
+            case "possible":
+                return f"{self.actor} is possible: {self.about.name}"
             case "checks":
                 return f"{self.actor} satisfies {self.about.name}"
         return f"{self.actor} keeps: {self.about.name}"
@@ -68,6 +71,10 @@ def obligations(model: Model) -> Iterator[Obligation]:
         yield Obligation("implies", rule, None, invariant, rule.formula)
     for action in model.actions:
         hypotheses = (*invariant, *(guard.formula for guard in action.guards))
+        for case in POSSIBLE:
+            if case.action == action.name:
+                goal = conjunction(bind(guard.formula, case.choices) for guard in action.guards)
+                yield Obligation("possible", Named(case.name, goal), action, (*invariant, case.premise), goal)
         for check in action.checks:
             yield Obligation("checks", check, action, hypotheses, check.formula)
         for part in model.invariant:

@@ -19,17 +19,22 @@ class _Changed(Model):
         self.__dict__.update(actions=actions, invariant=invariant)  # where cached properties are looked up
 
 
+def changed(model: Model, actions: tuple[Action, ...], invariant: tuple[Named, ...] | None = None) -> Model:
+    """A model with other actions, and perhaps another invariant."""
+    return _Changed(model, actions, model.invariant if invariant is None else invariant)
+
+
 def fails_without_conjunct(model: Model, conjunct: Named) -> Obligation | None:
     """The first obligation that is not discharged without it; None when the proof does not need it."""
     left = tuple(part for part in model.invariant if part != conjunct)
-    return _first_failure(obligations(_Changed(model, model.actions, left)))
+    return _first_failure(obligations(changed(model, model.actions, left)))
 
 
 def fails_without_guard(model: Model, action: Action, guard: Named) -> Obligation | None:
     """The first obligation of the action that is not discharged without its guard; None when the proof does not need it."""
     free = replace(action, guards=tuple(other for other in action.guards if other != guard))
     actions = tuple(free if other is action else other for other in model.actions)
-    return _first_failure(o for o in obligations(_Changed(model, actions, model.invariant)) if o.action is free)
+    return _first_failure(o for o in obligations(changed(model, actions)) if o.action is free)
 
 
 def _first_failure(wanted: Iterator[Obligation]) -> Obligation | None:

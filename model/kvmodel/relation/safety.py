@@ -74,13 +74,18 @@ def properties(contract: Contract) -> tuple[Named, ...]:
     back = forall(c, free(c) | held_back(c))
     offered = forall(c, cached(c) >> filled(c)) & forall(x, c, touches(LOAD, x, c) >> ~cached(c))
     apart = forall(x, c, owns(x, c) >> ~free(c)) & forall(c, held_back(c) >> ~free(c))
+    nowhere = forall(c, free(c) | held_back(c) | exists(some_request, owns(some_request, c)))
     found = [
         Named(
             "no-use-after-free", kept_safe, "no block is in the pool or given to another while a transfer touches it"
         ),
         Named("no-use-after-free", at_work, "no load writes where a step in flight works"),
         Named("no-premature-use", offered, "the prefix cache offers no block whose load is not over or has failed"),
-        Named("conservation", apart, "no block is in the pool and somebody's at once"),
+        Named(
+            "conservation",
+            apart & nowhere,
+            "every block is in the pool, held back or owned, and none in the pool is anything else",
+        ),
     ]
     if not contract.lossy:
         reported_to = forall(x, (phase.of(x).is_(LOADING) & ~arrived(x)) >> transfer(LOAD, x))
@@ -96,7 +101,7 @@ def properties(contract: Contract) -> tuple[Named, ...]:
 
 def invariant(policy: Policy, contract: Contract, assumed: frozenset[str]) -> tuple[Named, ...]:
     """The conjuncts. Together they imply the properties, hold at the start, and are kept by every action."""
-    parts = [*_blocks(contract), *_contents(), *_transfers(contract), *_steps()]
+    parts = [*_blocks(), *_contents(), *_transfers(contract), *_steps()]
     if contract.single and not policy.counts:
         alone = forall(x, transfer(LOAD, x) >> ~transfer(SAVE, x))
         parts.append(Named("load and save never run together", alone))
@@ -106,9 +111,9 @@ def invariant(policy: Policy, contract: Contract, assumed: frozenset[str]) -> tu
     return tuple(parts)
 
 
-def _blocks(contract: Contract) -> list[Named]:
+def _blocks() -> list[Named]:
     owner = exists(some_request, owns(some_request, c))
-    parts = [
+    return [
         Named("an owned block is not free", forall(x, c, owns(x, c) >> ~free(c))),
         Named("a held-back block is not free", forall(c, held_back(c) >> ~free(c))),
         Named("only known requests own", forall(x, c, owns(x, c) >> known(x))),
@@ -116,10 +121,8 @@ def _blocks(contract: Contract) -> list[Named]:
             "only offered blocks have two owners", forall(x, y, c, (owns(x, c) & owns(y, c) & ~cached(c)) >> x.is_(y))
         ),
         Named("an owned block that is held back is offered", forall(x, c, (owns(x, c) & held_back(c)) >> cached(c))),
+        Named("a block is free, owned or held back", forall(c, free(c) | held_back(c) | owner)),
     ]
-    if not contract.lossy:
-        parts.append(Named("a block is free, owned or held back", forall(c, free(c) | held_back(c) | owner)))
-    return parts
 
 
 def _contents() -> list[Named]:
