@@ -15,6 +15,7 @@ from kvmodel.proof.vacuity import fails_without_conjunct
 from kvmodel.relation.model import Model
 from kvmodel.relation.policies import POLICIES
 from kvmodel.relation.safety import ASSUMPTIONS
+from kvmodel.relation.terms import TRUE
 from kvmodel.relation.text import text
 
 RULE = "no-use-after-free"
@@ -28,19 +29,36 @@ def _main() -> Model:
 def proof_obligations() -> str:
     """How many obligations the main statement has, by action."""
     kinds = {"starts": "at the start", "implies": "the invariant implies a property"}
+    places = {"checks": 1, "possible": 2}
     counts: dict[str, list[int]] = {}
     for obligation in obligations(_main()):
         group = kinds.get(obligation.kind) or f"`{obligation.actor}`"
-        counts.setdefault(group, [0, 0])[obligation.kind == "checks"] += 1
-    rows = [[group, str(kept), str(checked) if checked else "-"] for group, (kept, checked) in counts.items()]
-    total = sum(sum(pair) for pair in counts.values())
-    head = ["", "conjuncts or properties", "checks of the action"]
+        counts.setdefault(group, [0, 0, 0])[places.get(obligation.kind, 0)] += 1
+    rows = [[group, *(str(number) if number else "-" for number in numbers)] for group, numbers in counts.items()]
+    total = sum(map(sum, counts.values()))
+    head = ["", "conjuncts or properties", "checks of the action", "that it can happen"]
     return f"{total} obligations, {len(_main().invariant)} conjuncts:\n\n" + markdown_table(head, rows)
 
 
 def proof_properties() -> str:
     rows = [[f"`{rule.name}`", rule.why, f"`{text(rule.formula)}`"] for rule in _main().properties]
     return markdown_table(["property", "meaning", "formula"], rows)
+
+
+def proof_checks() -> str:
+    """The checks of the actions, under the policy that has a proof and the one that vLLM has."""
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for policy in ("wait_for_all", "assert"):
+        for action in Model(POLICIES[policy], Contract()).actions:
+            guards = [guard.formula for guard in action.guards]
+            for check in action.checks:
+                by_construction = check.formula in guards or check.formula == TRUE
+                how = "yes" if by_construction else "no"
+                rows.setdefault((check.name, text(check.formula), how), []).append(action.name)
+    return markdown_table(
+        ["check", "formula", "by construction", "of"],
+        [[f"`{n}`", f"`{f}`", how, ", ".join(f"`{a}`" for a in dict.fromkeys(of))] for (n, f, how), of in rows.items()],
+    )
 
 
 def proof_assumptions() -> str:
@@ -104,6 +122,7 @@ def proof_reached() -> str:
 PROOF_TABLES = {
     "proof-obligations": proof_obligations,
     "proof-properties": proof_properties,
+    "proof-checks": proof_checks,
     "proof-assumptions": proof_assumptions,
 }
 PROOF_RUNS = {

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 from spec.markdown import markdown_table
 
-from kvmodel.contract import Contract
+from kvmodel.contract import MEANINGS, Contract
 from kvmodel.relation.finite import FiniteInstance
 from kvmodel.relation.lives import lives
 from kvmodel.relation.model import Model
 from kvmodel.relation.policies import POLICIES
+from kvmodel.relation.safety import ASSUMPTIONS
 from kvmodel.relation.scoped import scoped
-from kvmodel.relation.terms import Action, Symbol
+from kvmodel.relation.terms import Action, Named, Symbol
 from kvmodel.relation.text import text
 from kvmodel.relation.vocabulary import (
     INITIALLY_TRUE,
@@ -26,7 +28,7 @@ from kvmodel.relation.vocabulary import (
 from kvmodel.scope import Scope
 
 EVERYTHING = Contract.parse("unclaimed,duplicate,unsolicited,lossy")
-_SCHEDULERS_OWN = 9
+_SCHEDULERS_OWN = 10
 """So many symbols of ``STATE`` are the scheduler's own; the others are the truth of the workers and the connector."""
 
 
@@ -58,8 +60,34 @@ def life_of_a_step() -> str:
     return _diagram(stage, "idle")
 
 
+@cache
+def _models() -> dict[str, Model]:
+    """The relation under each contract, and with each assumption under all weakenings together."""
+    contracts = {f"contract `{name}`": Model(POLICIES["wait_for_all"], Contract.parse(name)) for name in MEANINGS}
+    weakest = Model(POLICIES["wait_for_all"], EVERYTHING)
+    assumed = {f"assumption `{name}`": replace(weakest, assumed=frozenset({name})) for name in ASSUMPTIONS}
+    return {**contracts, **assumed}
+
+
+@cache
 def _all_actions() -> tuple[Action, ...]:
-    return Model(POLICIES["wait_for_all"], EVERYTHING).actions
+    """Every action of every contract, each with every guard it has under any contract or assumption."""
+    found: dict[str, Action] = {}
+    for model in (Model(POLICIES["wait_for_all"], EVERYTHING), *_models().values()):
+        for action in model.actions:
+            known = found.setdefault(action.name, action)
+            found[action.name] = replace(known, guards=tuple(dict.fromkeys((*known.guards, *action.guards))))
+    return tuple(found.values())
+
+
+def _under(action: Action, guard: Named) -> str:
+    """Where a guard of an action is in force; empty when it always is."""
+    having = {name: a for name, model in _models().items() for a in model.actions if a.name == action.name}
+    inside = [name for name, a in having.items() if guard in a.guards]
+    outside = [name for name in having if name not in inside and name.startswith("contract")]
+    if len(inside) == len(having):
+        return ""
+    return f"not under {', '.join(outside)}" if len(outside) == 1 else ", ".join(inside)
 
 
 def actions() -> str:
@@ -68,23 +96,25 @@ def actions() -> str:
         moves.setdefault(action, []).append(f"{before} → {after}")
     rows = []
     for action in _all_actions():
-        when = "; ".join(guard.name for guard in action.guards) or "always"
+        conditions = [(guard.name, _under(action, guard)) for guard in action.guards]
+        when = "; ".join(f"{name} ({under})" if under else name for name, under in conditions) or "always"
         life = "<br>".join(moves.get(action.name, [])) or "-"
         rows.append([f"`{action.name}`", action.who, action.meaning, life, when, action.source])
     return markdown_table(["action", "by", "what happens", "the request", "only if", "in vLLM"], rows)
 
 
 def guards() -> str:
-    rows = []
-    seen = set()
+    users: dict[Named, dict[str, str]] = {}
     for action in _all_actions():
         for guard in action.guards:
-            formula = text(guard.formula)
-            if (guard.name, formula) not in seen:
-                seen.add((guard.name, formula))
-                users = [a.name for a in _all_actions() if any(text(g.formula) == formula for g in a.guards)]
-                rows.append([guard.name, f"`{formula}`", ", ".join(f"`{name}`" for name in users), guard.why or "-"])
-    return markdown_table(["guard", "formula", "of", "why, or where from"], rows)
+            users.setdefault(guard, {})[action.name] = _under(action, guard)
+    rows = []
+    for guard, where in users.items():
+        under = "; ".join(dict.fromkeys(filter(None, where.values()))) or "always"
+        rows.append(
+            [guard.name, f"`{text(guard.formula)}`", ", ".join(f"`{name}`" for name in where), under, guard.why]
+        )
+    return markdown_table(["guard", "formula", "of", "in force", "why, or where from"], rows)
 
 
 def state() -> str:

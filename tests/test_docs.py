@@ -24,6 +24,11 @@ def test_every_table_is_used_and_every_used_table_is_made() -> None:
     assert set(_names()) == set(FROM_THE_MODEL | FROM_RUNS)
 
 
+def test_no_table_is_empty() -> None:
+    empty = [match[2] for page in pages() for match in MARK.finditer(page.read_text()) if not match[3].strip()]
+    assert empty == [], "make docs"
+
+
 @pytest.mark.vllm
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 def test_tables_from_the_model_are_fresh(page) -> None:

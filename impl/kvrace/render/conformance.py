@@ -10,7 +10,7 @@ from kvrace.render.looks import INDENT, SIGNS, STYLES, count
 from kvrace.render.swimlane import Legend, swimlane
 from kvrace.result import Conformance, FoundDivergence
 
-_EXCUSED = "all with a broken property or after one"
+_EXCUSED = "all with a broken property, or from a state in which one of the relation is false"
 
 
 def conformance_line(conformance: Conformance) -> Text:
@@ -21,7 +21,7 @@ def conformance_line(conformance: Conformance) -> Text:
         line = Text(f"{SIGNS['holds']} conformance  {policy} allows all {judged}", STYLES["holds"])
     else:
         excused = count(conformance.excused, "transition")
-        words = f"{excused} that break a property, or come after one is broken"
+        words = f"{excused} that break a property, or begin where one of the relation is false"
         if conformance.unexplained:
             sign, style = SIGNS["violated"], STYLES["violated"]
             more = f", and {words}" if conformance.excused else ""

@@ -59,9 +59,9 @@ stage = Symbol(
     STAGE,
     initially="idle",
 )
+uses = Symbol("uses", (STEP, REQUEST, BLOCK), "the step reads or writes the block for the request (SchedulerOutput)")
 
 # What belongs to the workers and the connector.
-uses = Symbol("uses", (STEP, REQUEST, BLOCK), "the step reads or writes the block for the request")
 filled = Symbol("filled", (BLOCK,), "the block holds valid KV, or will when the steps dispatched so far are over")
 transfer = Symbol("transfer", (DIRECTION, REQUEST), "a transfer runs that will be reported")
 touches = Symbol("touches", (DIRECTION, REQUEST, BLOCK), "the transfer reads or writes the block")
