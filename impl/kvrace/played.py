@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kvmodel.contract import Contract
@@ -56,10 +56,13 @@ def play_order(choice: SubjectChoice, scope: Scope, contract: Contract, events: 
     return Played(violations)
 
 
-def shortest_explored(choice: SubjectChoice, scope: Scope, contract: Contract) -> dict[str, int]:
+def shortest_explored(
+    choice: SubjectChoice, scope: Scope, contract: Contract, alive: Callable[[], None] = lambda: None
+) -> dict[str, int]:
     """For each property that the explorer finds broken in the scope, the events of its shortest order."""
     make = ending(choice.make, _CALL_SECONDS)
-    result = check(make, [scope], contract, properties=PROPERTY_NAMES, limits=Limits(call_seconds=_CALL_SECONDS))
+    limits = Limits(call_seconds=_CALL_SECONDS)
+    result = check(make, [scope], contract, properties=PROPERTY_NAMES, limits=limits, listen=lambda _: alive())
     lengths: dict[str, int] = {}
     for violation in result.violations:
         length = len(violation.events)

@@ -85,6 +85,8 @@ class Statement:
     reached: tuple[tuple[str, tuple[Event, ...] | None], ...]
     subject: SubjectChoice | None
     seconds: float
+    interrupted: bool
+    """The user ended the search for what stands beside the verdict; the verdict itself is that of the whole proof."""
 
     @property
     def model(self) -> Model:
@@ -103,33 +105,76 @@ def state(
     time_limit: float = TIME_LIMIT,
     listen: Callable[[Discharged], None] = lambda _: None,
     doing: Callable[[str], None] = lambda _: None,
+    alive: Callable[[], None] = lambda: None,
 ) -> Statement:
     """Prove what the model says, or look for what refutes it.
 
     ``theorem`` is the listed statement for policy and contract. ``choose`` gives the scheduler on which orders are played, and is
-    called only when there are any. ``doing`` hears of what takes a while.
+    called only when there are any. ``doing`` hears of what takes a while. ``alive`` is called often; if it raises KeyboardInterrupt
+    once the proof is done, what was found so far is kept.
     """
     started = time.monotonic()
     proof = prove(model, time_limit, listen)
-    found = _Found((), {}, ())
-    examples: list[Counterexample] = []
-    needed: tuple[Needed, ...] = ()
-    players = _Players(model, choose, doing)
-    if proof.verdict == "refuted":
-        doing("looking for the smallest states that refute it …")
-        refuted = [counterexample(model, result.obligation) for result in proof.having("refuted")]
-        examples = [example for example in refuted if example is not None]
-        found = _search(model, examples, doing)
-    elif proof.verdict == "proved":
-        same = theorem is not None and theorem.assumed == model.assumed
-        needed = tuple(_needed(players, theorem, name, doing) for name in theorem.needed) if theorem and same else ()
-        doing("looking for what has to be reachable …")
-    possible = reached(model) if proof.verdict == "proved" else {}
-    orders = tuple(_found_order(players, rule, *found.orders[rule]) for rule in found.rules)
-    attempts = tuple(_attempt(players, example, number, found) for number, example in enumerate(examples))
-    ways = tuple((name, events_of(order) if order else None) for name, order in possible.items())
-    seconds = time.monotonic() - started
-    return Statement(proof, theorem, attempts, orders, found.searched, needed, ways, players.choice, seconds)
+    evidence = _Evidence(_Players(model, choose, doing, alive), theorem)
+    interrupted = False
+    try:
+        evidence.collect(proof)
+    except KeyboardInterrupt:
+        interrupted = True
+    return Statement(
+        proof,
+        theorem,
+        tuple(evidence.attempts),
+        tuple(evidence.orders),
+        evidence.found.searched,
+        tuple(evidence.needed),
+        tuple(evidence.reached),
+        evidence.players.choice,
+        time.monotonic() - started,
+        interrupted or not proof.complete,
+    )
+
+
+class _Evidence:
+    """What stands beside the verdict, as it is found."""
+
+    def __init__(self, players: _Players, theorem: Theorem | None) -> None:
+        self.players, self.theorem = players, theorem
+        self.found = _Found((), {}, ())
+        self.orders: list[FoundOrder] = []
+        self.attempts: list[Attempt] = []
+        self.needed: list[Needed] = []
+        self.reached: list[tuple[str, tuple[Event, ...] | None]] = []
+
+    def collect(self, proof: Proof) -> None:
+        """Whatever the verdict asks for. Raises KeyboardInterrupt when the user ends it."""
+        if proof.verdict == "refuted":
+            self._what_refutes(proof)
+        elif proof.verdict == "proved":
+            self._what_it_is_about()
+
+    def _what_refutes(self, proof: Proof) -> None:
+        players = self.players
+        players.doing("looking for the smallest states that refute it …")
+        examples: list[Counterexample] = []
+        for result in proof.having("refuted"):
+            players.alive()
+            example = counterexample(players.model, result.obligation)
+            examples += [] if example is None else [example]
+        self.found = _search(players, examples)
+        for rule in self.found.rules:
+            self.orders.append(_found_order(players, rule, *self.found.orders[rule]))
+        for number, example in enumerate(examples):
+            self.attempts.append(_attempt(players, example, number, self.found))
+
+    def _what_it_is_about(self) -> None:
+        players, theorem = self.players, self.theorem
+        if theorem is not None and theorem.assumed == players.model.assumed:
+            for name in theorem.needed:
+                self.needed.append(_needed(players, theorem, name))
+        players.doing("looking for what has to be reachable …")
+        for name, order in reached(players.model, players.alive).items():
+            self.reached.append((name, events_of(order) if order else None))
 
 
 class _Found(NamedTuple):
@@ -144,24 +189,24 @@ def _goal_name(number: int, how: Reached) -> str:
     return f"counterexample {number}, {how}"
 
 
-def _search(model: Model, examples: Sequence[Counterexample], doing: Callable[[str], None]) -> _Found:
+def _search(players: _Players, examples: Sequence[Counterexample]) -> _Found:
     """Unroll instance after instance, until something is broken and every counterexample was reached."""
     names: dict[str, None] = {}
     orders: dict[str, tuple[Search, Order]] = {}
     searched: list[Search] = []
-    for where in searches(model):
+    for where in searches(players.model):
         left = [number for number in range(len(examples)) if _goal_name(number, "alike") not in orders]
         broken_rules = [name for name in names if name in orders]
         if broken_rules and not left:
             break
-        doing(f"looking for the shortest orders: {where} …")
+        players.doing(f"looking for the shortest orders: {where} …")
         searched.append(where)
-        instance = where.instance(model)
+        instance = where.instance(players.model)
         names |= dict.fromkeys(rules(instance))
         goals: dict[str, Goal] = {} if broken_rules else {rule: broken(instance, rule) for rule in rules(instance)}
         for number in left:
             goals |= {_goal_name(number, how): goal for how, goal in examples[number].in_other(instance).items()}
-        for name, order in shortest(instance, goals, where.most).items():
+        for name, order in shortest(instance, goals, where.most, players.alive).items():
             orders.setdefault(name, (where, order))
     found = sorted((name for name in names if name in orders), key=lambda rule: len(orders[rule][1].events))
     return _Found(tuple(found), orders, tuple(searched))
@@ -170,8 +215,14 @@ def _search(model: Model, examples: Sequence[Counterexample], doing: Callable[[s
 class _Players:
     """The scheduler on which orders are played, chosen when the first one is, and what the explorer finds in the same scopes."""
 
-    def __init__(self, model: Model, choose: Callable[[], SubjectChoice] | None, doing: Callable[[str], None]) -> None:
-        self.model, self._choose, self._doing = model, choose, doing
+    def __init__(
+        self,
+        model: Model,
+        choose: Callable[[], SubjectChoice] | None,
+        doing: Callable[[str], None],
+        alive: Callable[[], None],
+    ) -> None:
+        self.model, self._choose, self.doing, self.alive = model, choose, doing, alive
         self.choice: SubjectChoice | None = None
         self._explored: dict[Scope, dict[str, int]] = {}
 
@@ -182,10 +233,12 @@ class _Players:
             )
         if self._choose is None:
             return Played((), "no scheduler was asked for")
+        self.alive()
         if self.choice is None:
             with stdout_to_stderr():
                 self.choice = self._choose()
-        self._doing(f"playing {' · '.join(map(str, events))} …")
+        self.alive()
+        self.doing(f"playing {' · '.join(map(str, events))} …")
         with stdout_to_stderr():
             return play_order(self.choice, _scope(where, events), self.model.contract, events)
 
@@ -195,9 +248,9 @@ class _Players:
             return None
         scope = _scope(where, events)
         if scope not in self._explored:
-            self._doing(f"exploring {scope} …")
+            self.doing(f"exploring {scope} …")
             with stdout_to_stderr():
-                self._explored[scope] = shortest_explored(self.choice, scope, self.model.contract)
+                self._explored[scope] = shortest_explored(self.choice, scope, self.model.contract, self.alive)
         return self._explored[scope].get(rule)
 
 
@@ -224,11 +277,11 @@ def _attempt(players: _Players, example: Counterexample, number: int, found: _Fo
     return Attempt(example, None, (), None, found.searched)
 
 
-def _needed(players: _Players, theorem: Theorem, assumption: str, doing: Callable[[str], None]) -> Needed:
+def _needed(players: _Players, theorem: Theorem, assumption: str) -> Needed:
     where = theorem.needed[assumption]
-    doing(f"looking for an order without {assumption}: {where} …")
+    players.doing(f"looking for an order without {assumption}: {where} …")
     instance = where.instance(theorem.without(assumption))
-    found = shortest(instance, {rule: broken(instance, rule) for rule in rules(instance)}, where.most)
+    found = shortest(instance, {rule: broken(instance, rule) for rule in rules(instance)}, where.most, players.alive)
     rule = min(found, key=lambda name: len(found[name].events), default="")
     events = events_of(found[rule]) if rule else ()
     played = players.play(where, events) if rule else Played(())

@@ -10,6 +10,7 @@ A suite file may come from anywhere: reading checks sizes, types and values, imp
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,7 @@ from kvrace.trace_states import MAX_TEXT
 
 FORMAT, VERSION = "kvrace-suite", 1
 SUFFIX = ".suite.json"
-_FIRST = f'{{\n "format": "{FORMAT}"'
+_SAYS_SO = re.compile(rf'"format"\s*:\s*"{FORMAT}"'.encode())
 MAX_PLAYED = 1_000_000
 """Events in all tours of a file. Beginnings in common make it possible to ask for more in few bytes."""
 _NEW_EVENTS = 50_000
@@ -58,8 +59,8 @@ class SuiteFile:
 
 
 def is_suite(raw: bytes) -> bool:
-    """Whether a file says in its first line that it is a suite, of whatever version."""
-    return raw.startswith(_FIRST.encode())
+    """Whether a file says that it is a suite, of whatever version and however its JSON is laid out."""
+    return _SAYS_SO.search(raw) is not None
 
 
 def suite_texts(case: CaseTours, suite: str, spec: str, policy: str | None) -> list[str]:

@@ -99,18 +99,32 @@ def test_an_interruption_ends_it_and_proves_nothing(start: Any, number: signal.S
     assert err == ""
 
 
+def test_an_interruption_after_the_verdict_keeps_it(start: Any) -> None:
+    """The search for orders takes seconds, and each question to z3 far less."""
+    process = start("prove", "--policy", "skip", "--subject", "reference", "--json", "proof.json")
+    while not (line := process.stdout.readline()).startswith("✓ report_unknown keeps: loads and steps are apart"):
+        assert line, "it ended before the last obligation"
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 1, out
+    assert "✗ no proof for skip under exactly-once" in out
+    assert "interrupted while orders were looked for" in out
+    assert '"verdict": "refuted"' in Path("proof.json").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--policy", "hope"], "unknown policy 'hope': use one of assert, skip, wait_for_all"),
         (["--contract", "hope"], "unknown contract 'hope'"),
         (["--assume", "hope"], "unknown assumption 'hope': use none or some of unique-ids"),
+        (["--assume", "none,unique-ids"], "--assume none,unique-ids: none stands alone"),
         (["--subject", "mine:Sched"], "--subject 'mine:Sched': orders are played on vllm or on reference"),
         (
             ["--policy", "wait_for_all", "--subject", "vllm"],
             "--subject vllm: no scheduler of vLLM has policy wait_for_all",
         ),
-        (["--time-limit", "0"], "--time-limit 0: must be more than 0 seconds"),
+        (["--time-limit", "0"], "--time-limit 0: must be a number of seconds, more than 0"),
         (["--json", "nowhere/proof.json"], "--json"),
     ],
 )

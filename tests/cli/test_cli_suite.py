@@ -46,6 +46,14 @@ def test_another_scheduler_differs_and_the_first_difference_is_shown(kvrace: Any
     assert shown.screen == snapshot
 
 
+@pytest.mark.parametrize("layout", [{"indent": None}, {"indent": 4}, {"sort_keys": True}], ids=str)
+def test_how_the_json_is_laid_out_does_not_matter(kvrace: Any, layout: dict[str, Any]) -> None:
+    kvrace(*SEED, "--scheduler", "sync")
+    (file,) = _files()
+    file.write_text(json.dumps(json.loads(file.read_text()), **layout))
+    assert kvrace("replay", file).status == 0
+
+
 def test_a_tour_that_cannot_be_played_any_more_differs(kvrace: Any) -> None:
     """Under ``skip`` the engine is idle where under ``wait_for_all`` it still has to wait."""
     kvrace(*SEED, "--policy", "wait_for_all")

@@ -20,6 +20,20 @@ def end_as_with_ctrl_c() -> None:
 
 
 @contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Within :func:`interruptible`, a call that reports no progress (an import): here Ctrl-C raises KeyboardInterrupt at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = [signal.signal(number, signal.default_int_handler) for number in _SIGNALS]
+    try:
+        yield
+    finally:
+        for number, handler in zip(_SIGNALS, previous, strict=True):
+            signal.signal(number, handler)
+
+
+@contextmanager
 def interruptible(listen: Callable[[News], None]) -> Iterator[Callable[[News], None]]:
     """Give a listener for a long run, as :func:`kvrace.check.check` is one, that raises KeyboardInterrupt at the next report of
     progress.

@@ -14,7 +14,7 @@ from kvmodel.relation.model import Model
 from kvmodel.relation.policies import POLICIES, policy_named
 from kvmodel.relation.safety import ASSUMPTIONS
 from kvrace.cli import options
-from kvrace.cli.interrupt import interruptible
+from kvrace.cli.interrupt import ending_at_once, interruptible
 from kvrace.cli.program import program
 from kvrace.cli.reports import STANDARD_OUTPUT
 from kvrace.files import TraceFolder, check_target, encodable, write_atomically
@@ -82,7 +82,7 @@ def prove_command(
         return 0
     chosen = Contract.parse(contract)
     if not 0 < time_limit < float("inf"):
-        raise KvraceError(f"--time-limit {time_limit:g}: must be more than 0 seconds")
+        raise KvraceError(f"--time-limit {time_limit:g}: must be a number of seconds, more than 0")
     if subject not in (None, "vllm", "reference"):
         raise KvraceError(f"--subject {quoted(subject)}: orders are played on vllm or on reference")
     if json not in (None, STANDARD_OUTPUT):
@@ -98,12 +98,19 @@ def _assumed(assume: str | None, policy: str, contract: Contract) -> frozenset[s
     if assume is None:
         theorem = theorem_for(policy, contract)
         return theorem.assumed if theorem else frozenset()
-    names = frozenset(name.strip() for name in assume.split(",")) - {_NO_ASSUMPTION}
+    names = frozenset(name.strip() for name in assume.split(","))
+    if _NO_ASSUMPTION in names and len(names) > 1:
+        raise KvraceError(f"--assume {assume}: {_NO_ASSUMPTION} stands alone")
+    names -= {_NO_ASSUMPTION}
     for name in sorted(names - ASSUMPTIONS.keys()):
         raise KvraceError(
             f"unknown assumption {quoted(name)}: use {_NO_ASSUMPTION} or some of {', '.join(ASSUMPTIONS)}"
         )
     return names
+
+
+def _nothing() -> None:
+    """Only asks whether the user wants the run to end."""
 
 
 def _call(what: Callable[[], None]) -> None:
@@ -137,7 +144,7 @@ class _Run:
                 statement, traces = self._whole(models[policies[0]], brief, line)
                 beside: list[Statement] = []
                 for name in others:
-                    if all(told.proof.complete for told in (statement, *beside)):  # else the user has had enough
+                    if not any(told.interrupted for told in (statement, *beside)):  # else the user has had enough
                         beside.append(self._statement(models[name], None, line, lambda _: None))
                 line.clear()
             for other in beside:
@@ -195,6 +202,7 @@ class _Run:
                 time_limit=self.time_limit,
                 listen=lambda result: tell(partial(listen, result)),
                 doing=lambda what: tell(partial(line.doing, what)),
+                alive=lambda: tell(_nothing),
             )
 
     def _player(self, model: Model, line: ProgressLine) -> Callable[[], SubjectChoice]:
@@ -208,7 +216,8 @@ class _Run:
             if self.subject == "reference" or on_vllm is None:
                 return choose_subject("reference", policy)
             try:
-                return choose_subject(on_vllm, None, line.importing)
+                with ending_at_once():
+                    return choose_subject(on_vllm, None, line.importing)
             except VllmUnavailable:
                 if self.subject == "vllm":
                     raise

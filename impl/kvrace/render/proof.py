@@ -85,8 +85,8 @@ def by_action(proof: Proof) -> RenderableType:
         group = where.get(result.obligation.kind) or f"action {result.obligation.actor}"
         groups.setdefault(group, []).append(result)
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
     table.add_column(justify="right", style="dim", no_wrap=True)
     for name, results in groups.items():
         worst = next((v for v in ("refuted", "unknown") if any(r.verdict == v for r in results)), "proved")
@@ -114,7 +114,7 @@ def report(statement: Statement, traces: Mapping[Violation, Path], replay: Repla
         parts += [*_order(order, statement, traces, replay, width, legend), Text("")]
     if legend:
         parts += [*legend.lines(width), Text("")]
-    if statement.proof.verdict == "refuted" and not statement.orders:
+    if statement.proof.verdict == "refuted" and not statement.orders and not statement.interrupted:
         parts += [Text(f"no order breaks a property within {_within(statement.searched)}"), Text("")]
     if statement.proof.verdict == "refuted" and statement.theorem is not None:
         assumed = ", ".join(statement.theorem.needed)
@@ -123,6 +123,11 @@ def report(statement: Statement, traces: Mapping[Violation, Path], replay: Repla
         parts += [_needed(needed, statement), Text("")]
     if statement.reached:
         parts += [_situations(statement), Text("")]
+    if statement.interrupted and statement.proof.complete:
+        parts += [
+            Text("interrupted while orders were looked for: what is missing here was not found out", "yellow"),
+            Text(""),
+        ]
     return Group(*parts, verdict_line(statement))
 
 
@@ -284,6 +289,8 @@ def beside(statement: Statement, program: str) -> RenderableType:
 def theorems() -> RenderableType:
     """The statements by policy, the assumptions, and what no scheduler can do without them."""
     table = Table.grid(padding=(0, 2, 0, 0))
+    for _ in range(4):
+        table.add_column(overflow="fold")  # these are values to copy
     table.add_row(*(Text(name, style="bold") for name in ("--policy", "--contract", "--assume", "remark")))
     for theorem in THEOREMS:
         table.add_row(

@@ -6,7 +6,7 @@ The instance is unrolled in z3. An event is a short run of moves: a `schedule` b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -59,10 +59,11 @@ class Order:
 
 
 class Unrolled:
-    """An instance over a number of events; one more with each :meth:`grow`."""
+    """An instance over a number of events; one more with each :meth:`grow`. ``alive`` is called before each question to z3."""
 
-    def __init__(self, instance: FiniteInstance) -> None:
+    def __init__(self, instance: FiniteInstance, alive: Callable[[], None] = lambda: None) -> None:
         self.instance = instance
+        self._alive = alive
         self.says = Propositions(instance)
         self.solver = self.says.solver()
         self.length = 0
@@ -140,6 +141,7 @@ class Unrolled:
 
     def possible(self, *assumed: Any) -> bool:
         """Whether there is such a run. Raises KvraceError when z3 does not know: that is no answer, least of all "no"."""
+        self._alive()
         answer = self.solver.check(*assumed)
         if answer == z3.unknown:
             raise KvraceError(f"z3 gave a search up: {self.solver.reason_unknown()}")
@@ -198,9 +200,12 @@ class Unrolled:
         return Order(tuple(kinds), tuple(events), tuple(states))
 
 
-def shortest(instance: FiniteInstance, goals: Mapping[str, Goal], most: int) -> dict[str, Order]:
-    """For each goal that can be reached within ``most`` events an order with the fewest."""
-    unrolled = Unrolled(instance)
+def shortest(
+    instance: FiniteInstance, goals: Mapping[str, Goal], most: int, alive: Callable[[], None] = lambda: None
+) -> dict[str, Order]:
+    """For each goal that can be reached within ``most`` events an order with the fewest. ``alive`` is called now and then; what it
+    raises ends the search."""
+    unrolled = Unrolled(instance, alive)
     found: dict[str, Order] = {}
     for length in range(most + 1):
         if length:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from kvmodel.proof.bounded import Goal, Order, shortest
 from kvmodel.proof.theorems import SEED, Search
 from kvmodel.relation.model import Model
 from kvmodel.relation.ownership import known
+from kvmodel.relation.safety import UNIQUE_IDS
 from kvmodel.relation.terms import Formula, exists
 from kvmodel.relation.vocabulary import (
     GONE,
@@ -52,19 +54,20 @@ SITUATIONS: tuple[Situation, ...] = (
     ),
     Situation("a block is held back behind a step", exists(c, held_back(c)), Search(Scope(("local",), "async"))),
     Situation(
-        "an id lives again",
+        "an id lives again, A and B have one",
         exists(x, y, _over & known(y) & name_of.of(x).is_(name_of.of(y))),
         Search(Scope(("local", "local")), ids=("A", "A")),
     ),
 )
 
 
-def reached(model: Model) -> dict[str, Order | None]:
-    """For each situation a shortest order to it; None where there is none within the bound."""
-    found: dict[str, Order | None] = dict.fromkeys(situation.name for situation in SITUATIONS)
-    for where in dict.fromkeys(situation.where for situation in SITUATIONS):
+def reached(model: Model, alive: Callable[[], None] = lambda: None) -> dict[str, Order | None]:
+    """For each situation that the assumptions leave a shortest order to it; None where there is none within the bound."""
+    situations = [s for s in SITUATIONS if not (s.where.ids and UNIQUE_IDS in model.assumed)]
+    found: dict[str, Order | None] = dict.fromkeys(situation.name for situation in situations)
+    for where in dict.fromkeys(situation.where for situation in situations):
         instance = where.instance(model)
         ground = instance.layout.universe.ground
-        goals = {s.name: Goal(ground(s.formula, {})) for s in SITUATIONS if s.where == where}
-        found |= shortest(instance, goals, where.most)
+        goals = {s.name: Goal(ground(s.formula, {})) for s in situations if s.where == where}
+        found |= shortest(instance, goals, where.most, alive)
     return found
