@@ -35,9 +35,10 @@ def promela_command(
     """Write kvrace's relation of requests, blocks, steps and transfers as Promela, for the model checker Spin.
 
     The relation is what every scheduler may do that is strict about who owns a
-    block. It knows no sizes: a request may take any number of the blocks there are.
-    The head of the text says how to run Spin on it; Spin, gcc and libc6-dev are
-    needed for that, and for --run. spec/agreement.md says what agrees with what.
+    block. It knows no sizes: a request may take any number of the blocks there
+    are. The head of the text says how to run Spin on it; Spin, gcc and
+    libc6-dev are needed for that, and for --run. spec/agreement.md says what
+    agrees with what.
 
     \b
     Examples:

@@ -72,7 +72,7 @@ def prove_command(
       0  every obligation is discharged
       1  an obligation is refuted
       2  usage or environment error, with one line on standard error
-      3  interrupted, or z3 gave an obligation up: nothing is proved
+      3  interrupted before the verdict, or z3 gave an obligation up
     """
     output = standard_error(not no_color) if json == STANDARD_OUTPUT else standard_output(not no_color)
     from kvrace.render import proof as shown

@@ -58,12 +58,12 @@ def suite_command(
 ) -> int:
     """Write a conformance suite: orders that take every transition of a scope at least once, with what happens in them.
 
-    The orders are tours: each begins on a fresh scheduler and goes on from transition
-    to transition, and all of them together cost as little as possible. A file holds the
-    tours of one case; 'kvrace replay' plays them, on the same scheduler after a change
-    or on another one, and shows the first thing that happens otherwise. What a tour
-    breaks is recorded like everything else: a suite says what a scheduler does, and
-    not what it should do.
+    The orders are tours: each begins on a fresh scheduler and goes on from
+    transition to transition, and all of them together cost as little as
+    possible. A file holds the tours of one case; 'kvrace replay' plays them, on
+    the same scheduler after a change or on another one, and shows the first
+    thing that happens otherwise. What a tour breaks is recorded like everything
+    else: a suite says what a scheduler does, and not what it should do.
 
     \b
     Examples:
