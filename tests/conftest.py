@@ -32,3 +32,8 @@ def _vllm_where_marked(request: pytest.FixtureRequest) -> None:
 def _spin_where_marked(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("spin") and missing() and not os.environ.get("CI"):  # as with vLLM
         pytest.skip(f"not installed: {', '.join(missing())} (Debian packages spin, gcc, libc6-dev)")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest test begins first: with two processes the other one has something to do meanwhile."""
+    items.sort(key=lambda item: item.name != "test_tables_from_runs_of_the_stock_scheduler_are_fresh")

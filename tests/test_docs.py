@@ -35,31 +35,30 @@ def test_tables_from_the_model_are_fresh(page) -> None:
     _is_fresh(page, set(FROM_THE_MODEL))
 
 
-def _with_runs() -> list[Any]:
-    made = {page: {match[2] for match in MARK.finditer(page.read_text())} for page in pages()}
-    marks = {page: [pytest.mark.spin] if "agreement" in names else [] for page, names in made.items()}
-    return [
-        pytest.param(page, id=page.name, marks=marks[page]) for page, names in made.items() if names & set(FROM_RUNS)
-    ]
-
-
-def _tables_from_runs(page: Path) -> set[str]:
-    return set(FROM_RUNS) & {match[2] for match in MARK.finditer(page.read_text())}
-
-
-def _made_from_runs() -> list[object]:
-    """The pages with tables from runs. Those made from runs of the stock scheduler share them, so one process makes them all."""
-    stock = {"findings", "orders", "conformance"}
-    together = pytest.mark.xdist_group("runs of the stock scheduler")
-    found = [page for page in pages() if _tables_from_runs(page)]
-    return [pytest.param(page, marks=[together] if stock & _tables_from_runs(page) else []) for page in found]
+_OF_THE_STOCK_SCHEDULER = {"findings", "orders", "conformance"}
+"""These tables share their runs, so one test makes them all."""
 
 
 @pytest.mark.vllm
 @pytest.mark.slow
-@pytest.mark.parametrize("page", _made_from_runs(), ids=lambda page: page.name)
-def test_tables_from_runs_are_fresh(page) -> None:
-    _is_fresh(page, set(FROM_RUNS))
+def test_tables_from_runs_of_the_stock_scheduler_are_fresh() -> None:
+    for page in pages():
+        _is_fresh(page, _OF_THE_STOCK_SCHEDULER)
+
+
+def _other_runs() -> list[Any]:
+    """The pages with tables from other runs; one of them needs Spin."""
+    made = {page: {match[2] for match in MARK.finditer(page.read_text())} for page in pages()}
+    marks = {page: [pytest.mark.spin] if "agreement" in names else [] for page, names in made.items()}
+    others = set(FROM_RUNS) - _OF_THE_STOCK_SCHEDULER
+    return [pytest.param(page, id=page.name, marks=marks[page]) for page, names in made.items() if names & others]
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+@pytest.mark.parametrize("page", _other_runs())
+def test_tables_from_other_runs_are_fresh(page: Path) -> None:
+    _is_fresh(page, set(FROM_RUNS) - _OF_THE_STOCK_SCHEDULER)
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
