@@ -156,7 +156,7 @@ def _after_each(policy: str, reports: tuple[str, str]) -> Iterator[str]:
         known = instance.move_named[f"report {direction} A A at_once"]
         unknown = instance.move_named[f"report_unknown {direction} A"]
         move = known if known.enabled(at) else unknown
-        if any(not holds(at) for check, holds in move.checks if check.name == "no-crash"):
+        if not move.survives(at):
             yield "**the engine dies** (`no-crash`)"
             return
         at = move.apply(at)

@@ -11,7 +11,7 @@ from kvmodel.conformance.explanation import REPORTS, Item, Name, Part, explained
 from kvmodel.contract import Contract
 from kvmodel.events import Lose, TransferEnds, Update
 from kvmodel.port import Observation
-from kvmodel.relation.finite import FiniteInstance, Move
+from kvmodel.relation.finite import NO_CRASH, FiniteInstance, Move
 from kvmodel.relation.model import Model
 from kvmodel.relation.policies import policy_named
 from kvmodel.relation.reports import addressed_to_nobody
@@ -20,9 +20,6 @@ from kvmodel.relation.terms import Named
 from kvmodel.scope import Scope
 from kvmodel.transition import Transition
 from kvmodel.world import World
-
-NO_CRASH = "no-crash"
-"""The one check of a move that says what a scheduler does. The other checks of moves are properties."""
 
 UNADDRESSED = addressed_to_nobody().name
 """The guard that tells a report for nobody from one for a known request."""
@@ -149,7 +146,7 @@ class Judge:
             for item in (item for part in explained(t, self._abstraction) for item in part):
                 for name in item:
                     move = self._named(name, state)
-                    if any(check.name == NO_CRASH and not holds(state) for check, holds in move.checks):
+                    if not move.survives(state):
                         return None
                     state = move.apply(state)
                     done.append(str(move))

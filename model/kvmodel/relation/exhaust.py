@@ -14,14 +14,9 @@ class FiniteWalk:
 
     def __init__(self, instance: FiniteInstance) -> None:
         self.moves = instance.moves
-        self.crashes = {
-            move: [holds for check, holds in move.checks if check.name == "no-crash"] for move in instance.moves
-        }
 
     def labels(self, state: int) -> Sequence[Move]:
-        return [
-            move for move in self.moves if move.enabled(state) and all(holds(state) for holds in self.crashes[move])
-        ]
+        return [move for move in self.moves if move.enabled(state) and move.survives(state)]
 
     def successor(self, state: int, label: Move) -> int:
         return label.apply(state)

@@ -15,6 +15,8 @@ from kvmodel.relation.terms import Action, Element, Formula, Named, Variable
 from kvmodel.relation.vocabulary import INITIALLY_TRUE, STATE
 
 Holds = Callable[[int], bool]
+NO_CRASH = "no-crash"
+"""The one check of a move that says what a scheduler does. The other checks of moves are properties."""
 
 
 class Effect(NamedTuple):
@@ -76,6 +78,11 @@ class Move:
     def checks(self) -> tuple[tuple[Named, Holds], ...]:
         """``grounded_checks`` as functions."""
         return tuple((check, self._compiled(ground)) for check, ground in self.grounded_checks)
+
+    @cached_property
+    def survives(self) -> Holds:
+        """Whether the engine survives the move: a check like the others, but without it there is no state after it."""
+        return self._compiled(all_of([ground for check, ground in self.grounded_checks if check.name == NO_CRASH]))
 
     @cached_property
     def apply(self) -> Callable[[int], int]:

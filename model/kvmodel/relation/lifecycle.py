@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kvmodel.contract import Contract
-from kvmodel.relation.ownership import fence, gives_up, known, live, moves_to, once
-from kvmodel.relation.terms import Action, Change, Choice, Named, exists
+from kvmodel.relation.ownership import fence, gives_up, live, moves_to, once, same_id_known
+from kvmodel.relation.terms import Action, Change, Choice, Named
 from kvmodel.relation.vocabulary import (
     ABSENT,
     CLAIMED,
@@ -18,7 +18,6 @@ from kvmodel.relation.vocabulary import (
     SAVE,
     WAITING,
     answer,
-    any_request,
     arrived,
     awaited,
     c,
@@ -26,7 +25,6 @@ from kvmodel.relation.vocabulary import (
     computed,
     e,
     giving_back,
-    name_of,
     phase,
     r,
     touches,
@@ -36,14 +34,13 @@ from kvmodel.relation.vocabulary import (
 
 
 def add() -> Action:
-    other = known(any_request) & name_of.of(any_request).is_(name_of.of(r))
     return Action(
         "add",
         "client",
         (r,),
         (
             Named("it is new", phase.of(r).is_(ABSENT), "a request that is sent again is another one"),
-            Named("no known request has its id", ~exists(any_request, other), "else vLLM asserts (since 0.15.1)"),
+            Named("no known request has its id", ~same_id_known(r), "else vLLM asserts (since 0.15.1)"),
         ),
         (moves_to(r, WAITING),),
         "a client sends a request",

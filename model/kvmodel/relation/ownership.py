@@ -23,6 +23,7 @@ from kvmodel.relation.vocabulary import (
     free,
     giving_back,
     held_back,
+    name_of,
     overlapping,
     owns,
     phase,
@@ -46,6 +47,11 @@ def live(request: Term) -> Formula:
 def told(direction: Term, request: Term, contract: Contract) -> Formula:
     """The scheduler was told of this transfer of the request. Only contract `unclaimed` has others."""
     return direction.is_(LOAD) | claimed(request) if contract.unclaimed else TRUE
+
+
+def same_id_known(request: Term) -> Formula:
+    """Some known request has the id of this one now, whether it is this one or another."""
+    return exists(any_request, known(any_request) & name_of.of(any_request).is_(name_of.of(request)))
 
 
 def moves_to(request: Term, new: Term) -> Change:

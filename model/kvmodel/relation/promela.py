@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kvmodel.relation.finite import Effect, FiniteInstance, Move
+from kvmodel.relation.finite import NO_CRASH, Effect, FiniteInstance, Move
 from kvmodel.relation.ground import (
     All,
     Any_,
@@ -147,7 +147,7 @@ def _also(name: str, ground: Ground) -> str:
 
 def _made(move: Move) -> tuple[list[str], list[Cell]]:
     """Its guard, its name (which ``spin -t`` shows) and its effects; and the cells whose new value has to wait."""
-    survives = [ground for check, ground in move.grounded_checks if check.name == "no-crash"]
+    survives = [ground for check, ground in move.grounded_checks if check.name == NO_CRASH]
     ready, waiting = _in_order(move.effects)
     lines = [f"{_expression(all_of([move.guard, *survives]))} ->", f'printf("{move}\\n");']
     lines += [f"{_name(effect.cell)} = {_new(effect)};" for effect in ready]

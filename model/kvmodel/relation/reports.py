@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from kvmodel.relation.ownership import fence, gives_up, known, once
+from kvmodel.relation.ownership import fence, gives_up, known, once, same_id_known
 from kvmodel.relation.policies import Policy
-from kvmodel.relation.terms import Change, Choice, Named, exists
+from kvmodel.relation.terms import Change, Choice, Named
 from kvmodel.relation.vocabulary import (
     GONE,
     LOAD,
     LOADING,
-    any_request,
     arrived,
     awaited,
     d,
@@ -54,5 +53,4 @@ def addressed() -> Named:
 
 
 def addressed_to_nobody() -> Named:
-    named = known(any_request) & name_of.of(any_request).is_(name_of.of(r))
-    return Named("no known request has the id that is reported", ~exists(any_request, named), _LOOKED_UP)
+    return Named("no known request has the id that is reported", ~same_id_known(r), _LOOKED_UP)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kvmodel.contract import Contract
 from kvmodel.relation.ownership import fence, gives_up, moves_to, once, told
-from kvmodel.relation.terms import Action, Change, Choice, Named, conjunction, exists, forall
+from kvmodel.relation.terms import Action, Change, Choice, Named, Term, conjunction, exists, forall
 from kvmodel.relation.vocabulary import (
     BUILT,
     IDLE,
@@ -215,17 +215,26 @@ def give_back() -> Action:
     )
 
 
-def build() -> Action:
+def _step_moves(
+    name: str, may: str, before: Term, after: Term, more: tuple[Change, ...], meaning: str, source: str
+) -> Action:
+    """A step goes from one stage to the next, each once."""
+    at_stage = stage.of(s).is_(before)
     return Action(
-        "build",
+        name,
         "engine",
         (s,),
-        (Named("the step is not there", stage.of(s).is_(IDLE), "EngineCore.step"),),
-        (Change(stage, (t,), Choice(t.is_(s), BUILT, stage.of(t))),),
-        "the scheduler begins a step",
-        "Scheduler.schedule",
-        (Named("step-once", stage.of(s).is_(IDLE), "a step is built, dispatched and processed once"),),
+        (Named(may, at_stage, "EngineCore.step"),),
+        (Change(stage, (t,), Choice(t.is_(s), after, stage.of(t))), *more),
+        meaning,
+        source,
+        (Named("step-once", at_stage, "a step is built, dispatched and processed once"),),
     )
+
+
+def build() -> Action:
+    meaning, source = "the scheduler begins a step", "Scheduler.schedule"
+    return _step_moves("build", "the step is not there", IDLE, BUILT, (), meaning, source)
 
 
 def compute(contract: Contract) -> Action:
@@ -267,32 +276,17 @@ def compute(contract: Contract) -> Action:
 
 
 def dispatch() -> Action:
-    return Action(
-        "dispatch",
-        "engine",
-        (s,),
-        (Named("the step is being built", stage.of(s).is_(BUILT), "EngineCore.step"),),
-        (Change(stage, (t,), Choice(t.is_(s), IN_FLIGHT, stage.of(t))),),
-        "the workers get the step",
-        "EngineCore.step",
-        (Named("step-once", stage.of(s).is_(BUILT), "a step is built, dispatched and processed once"),),
-    )
+    meaning, source = "the workers get the step", "EngineCore.step"
+    return _step_moves("dispatch", "the step is being built", BUILT, IN_FLIGHT, (), meaning, source)
 
 
 def process() -> Action:
-    return Action(
-        "process",
-        "engine",
-        (s,),
-        (Named("the step is in flight", stage.of(s).is_(IN_FLIGHT), "EngineCore.step"),),
-        (
-            Change(stage, (t,), Choice(t.is_(s), IDLE, stage.of(t))),
-            Change(uses, (t, x, c), uses(t, x, c) & ~t.is_(s)),
-        ),
+    ends = Change(uses, (t, x, c), uses(t, x, c) & ~t.is_(s))
+    meaning, source = (
         "the output of the step is processed: it touches nothing any more",
         "Scheduler.update_from_output",
-        (Named("step-once", stage.of(s).is_(IN_FLIGHT), "a step is built, dispatched and processed once"),),
     )
+    return _step_moves("process", "the step is in flight", IN_FLIGHT, IDLE, (ends,), meaning, source)
 
 
 def scheduling_actions(contract: Contract, loads_once: bool) -> tuple[Action, ...]:
