@@ -66,8 +66,10 @@ def choose_subject(
         return _vllm_or_reference(importing)
     if spec == "vllm":
         return _vllm(importing)
+    if spec == "fixed":
+        return _fixed(importing)
     if not _CLASS_PATH.fullmatch(spec):
-        raise KvraceError(f"unknown subject {quoted(spec)}: use vllm, reference or module:Class")
+        raise KvraceError(f"unknown subject {quoted(spec)}: use vllm, fixed, reference or module:Class")
     return _class(spec, importing)
 
 
@@ -99,6 +101,18 @@ def _vllm(importing: Callable[[bool], None]) -> SubjectChoice:
     from kvrace.vllm.subject import VllmSubject
 
     return SubjectChoice("vllm", None, VllmSubject, BOTH)
+
+
+def _fixed(importing: Callable[[bool], None]) -> SubjectChoice:
+    """kvrace's drop-in scheduler: its class for each scheduling."""
+    _load_vllm(importing)
+    from kvrace.vllm.fixed import FixedAsyncScheduler, FixedScheduler
+    from kvrace.vllm.subject import VllmSubject
+
+    def make(scope: Scope) -> Subject:
+        return VllmSubject(scope, FixedAsyncScheduler if scope.scheduling == "async" else FixedScheduler)
+
+    return SubjectChoice("fixed", None, make, BOTH)
 
 
 def _class(spec: str, importing: Callable[[bool], None]) -> SubjectChoice:
