@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from spec.fixed_table import fixed
 from spec.markdown import markdown_table
 from spec.proof_tables import PROOF_RUNS, PROOF_TABLES
 from spec.relation_tables import RELATION_TABLES
@@ -247,6 +248,7 @@ FROM_RUNS: dict[str, Callable[[], str]] = {
     "findings": findings,
     "conformance": conformance,
     "orders": orders,
+    "fixed": fixed,
     "tours": tours,
     "reference-mutants": reference_mutants,
     "vllm-mutants": vllm_mutants,
