@@ -1,4 +1,4 @@
-"""What the drop-in scheduler costs beside the one it stands in for: both under the same load, pair by pair in turns, in one process."""
+"""What the drop-in scheduler costs beside vLLM's: both under the same load, pair by pair in turns, in one process."""
 
 from __future__ import annotations
 

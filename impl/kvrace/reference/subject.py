@@ -113,7 +113,7 @@ class ReferenceSubject:
         return Response(step, tuple(connector.loads), tuple(connector.handovers), notices, crash)
 
     def _announced(self, step: DispatchedStep) -> DispatchedStep:
-        """The step as ``SchedulerOutput`` tells workers of it, requests that are new to them first; it is processed in its order."""
+        """The step as ``SchedulerOutput`` tells workers of it: requests that are new to them come first."""
         self._steps.append(step)
         requests = self.scheduler.requests
 
