@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from spec.known_tables import KNOWN_TABLES
 from spec.markdown import markdown_table
 from spec.proof_tables import PROOF_RUNS, PROOF_TABLES
 from spec.relation_tables import RELATION_TABLES
@@ -242,6 +243,7 @@ FROM_THE_MODEL: dict[str, Callable[[], str]] = {
     "conformance-cells": conformance_cells,
     **RELATION_TABLES,
     **PROOF_TABLES,
+    **KNOWN_TABLES,
 }
 FROM_RUNS: dict[str, Callable[[], str]] = {
     "findings": findings,

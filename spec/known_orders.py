@@ -1,7 +1,7 @@
 """Write ``impl/kvrace/known/orders.json``: what kvrace found out about each release of vLLM, for ``kvrace doctor``.
 
-Every entry is a finished run of kvrace. Nothing in the file is written by hand. ``python -m spec.known_orders`` makes it anew, for the
-vLLM that is installed in this process and for every other pinned release (:mod:`kvrace.releases`) in a process of its own.
+Every entry is a finished run of kvrace. Nothing in the file is written by hand. ``python -m spec.known_orders`` makes it anew, for
+the vLLM that is installed in this process and for every other pinned release (:mod:`kvrace.releases`) in a process of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ def _run(subject: str, scope: str, contract: str) -> CheckResult:
     return check(make, named_scope(scope), Contract.parse(contract), scope_name=scope)
 
 
-def part(stock: Callable[[str, str], CheckResult] = partial(_run, "vllm")) -> dict[str, Any]:
+_stock = partial(_run, "vllm")
+
+
+def part(stock: Callable[[str, str], CheckResult] = _stock) -> dict[str, Any]:
     """What the file says of the release that this process imports. ``stock`` runs its schedulers in a scope under a contract."""
     results = [("stock", stock("small", contract)) for contract in MEANINGS]
     results += [("fixed", _run("fixed", DROP_IN_SCOPES.get(name, "seed"), name)) for name in MEANINGS]
@@ -115,9 +118,13 @@ def of_other_release(release: Release) -> dict[str, Any]:
 def text(parts: Iterable[dict[str, Any]]) -> str:
     """The file, with one finding a line, so that a difference can be read."""
     releases = ",\n".join(_release(found) for found in sorted(parts, key=lambda found: str(found["release"])))
-    return (
-        f'{{"format": "{FORMAT}", "version": {VERSION}, "kvrace": "{kvrace.__version__}", "releases": [\n{releases}\n]}}\n'
-    )
+    return f'{{"format": "{FORMAT}", "version": {VERSION}, "kvrace": "{kvrace.__version__}", "releases": [\n{releases}\n]}}\n'
+
+
+def with_release(now: dict[str, Any]) -> str:
+    """The file as it would be with what was found out now about one release."""
+    there = json.loads(ORDERS.read_text())["releases"]
+    return text([now, *(found for found in there if found["release"] != now["release"])])
 
 
 def _release(found: dict[str, Any]) -> str:

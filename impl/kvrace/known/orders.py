@@ -1,6 +1,6 @@
-"""What kvrace found out about each release, scheduler and contract: the file ``orders.json``, which ``spec/known_orders.py`` writes.
+"""What kvrace found out about each release, scheduler and contract: the file ``orders.json``.
 
-The file is checked when it is read, like every other file.
+``spec/known_orders.py`` writes it from runs. It is checked when it is read, like every other file.
 """
 
 from __future__ import annotations
