@@ -127,7 +127,7 @@ def diagnose(
     """Put together what is known. Raises KvraceError when the files of known facts cannot be read."""
     scheduler = find_scheduler(scheduler_class, scheduling, installed)
     leaves: Sequence[ConnectorConfig] = () if connector is None else tuple(connector.leaves())
-    found = answers(leaves, installed.folder)
+    found = answers(leaves, installed)
     release = known_release(installed.version)
     outcome = _outcome(installed, scheduler, release, found)
     drop_in = None
@@ -162,7 +162,7 @@ def _hits(rule: str, result: KnownResult, found: Answers) -> list[Hit]:
     together is left out where that does not happen."""
     hits = []
     for order in result.findings:
-        needs = [rule] if rule in CONTRACTS else []
+        needs: list[str] = [rule] if rule in CONTRACTS else []
         needs += [TOGETHER] if order.together else []
         if (rule in CONTRACTS) != (order.blame == "connector") or any(found.asked[name] == "no" for name in needs):
             continue

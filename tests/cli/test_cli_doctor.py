@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -209,13 +210,14 @@ def test_a_connector_whose_text_was_not_read_is_undetermined(kvrace: Any, other_
     assert "is not the one that was read" in found["readings"][0]["because"]
 
 
-def test_where_no_vllm_is_installed(start: Any) -> None:
-    gone = """
-import sys, kvrace.cli
-sys.path[:] = [folder for folder in sys.path if "site-packages" not in folder]
-sys.meta_path[:] = sys.meta_path[:3]
-"""
-    process = start("doctor", prelude=gone, cwd="/")
+def test_where_no_vllm_is_installed(start: Any, tmp_path: Path) -> None:
+    without = tmp_path / "without"
+    without.mkdir()
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if not entry.name.startswith("vllm"):
+            (without / entry.name).symlink_to(entry)
+    there = f"import sys; sys.path[:] = [{str(without)!r} if 'site-packages' in path else path for path in sys.path]"
+    process = start("doctor", prelude=there)
     out, err = process.communicate()
     assert (process.returncode, out) == (2, "")
     assert err.startswith("kvrace: vLLM is not installed here") and err.count("\n") == 1

@@ -510,8 +510,8 @@ EngineScheduling = Annotated[
     typer.Option(
         "--scheduler",
         metavar="sync|async",
-        help="Whether asynchronous scheduling is off or on. Without it: the default, which is on, except on a CPU. vLLM turns it off "
-        "for pooling models, some kinds of speculative decoding, and executors that cannot do it.",
+        help="Whether asynchronous scheduling is off or on. Without it: the default, which is on, except on a CPU. vLLM turns it "
+        "off for pooling models, some kinds of speculative decoding, and executors that cannot do it.",
         callback=_not_empty,
         rich_help_panel=_DEPLOYMENT,
     ),

@@ -138,13 +138,11 @@ def _read_digests() -> dict[str, dict[str, str]]:
     return data
 
 
-def release_with_text(package: Path, facts: ConnectorFacts, fact: Fact) -> str | None:
-    """The release in which the installed text of a fact's symbols was read; None where it is another text.
-
-    ``package`` is the folder of the installed vLLM.
-    """
+def release_with_text(package: Path, version: str, facts: ConnectorFacts, fact: Fact) -> str | None:
+    """The release in which the installed text of a fact's symbols was read, ``version`` if it was that one; None where it is
+    another text. ``package`` is the folder of the installed vLLM."""
     installed = {place: symbol_digest(package, place) for place in facts.places(fact)}
-    for release in reversed(fact.releases or facts.read_in):
+    for release in sorted(fact.releases or facts.read_in, key=lambda release: release != version):
         read = _read_digests().get(release, {})
         if all(digest is not None and read.get(place) == digest for place, digest in installed.items()):
             return release

@@ -93,7 +93,10 @@ def _words(names: Iterable[str]) -> Any:
 
 
 def _contract(value: Any, place: str) -> str:
-    return str(Contract.parse(text(100)(value, place)))
+    try:
+        return str(Contract.parse(text(100)(value, place)))
+    except KvraceError as error:
+        raise KvraceError(f"{place}: {error}") from error
 
 
 def _digests(value: Any, place: str) -> tuple[tuple[str, str], ...]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from kvrace.installed import file_of_package
+from kvrace.installed import Installed, file_of_package
 from kvrace.known.connectors import QUESTIONS, Answer, Question, connector_named, release_with_text
 from kvrace.transferconfig import ConnectorConfig
 
@@ -25,7 +24,7 @@ class Reading:
     """An answer about one connector. ``at`` is where it was read, in ``release``; both are empty for what was not read."""
 
     connector: str
-    ask: str
+    ask: Question
     answer: Answer
     because: str
     at: tuple[str, ...] = ()
@@ -45,17 +44,17 @@ class Answers:
         return [reading for reading in self.readings if reading.ask in parts and reading.answer != "no"]
 
 
-def read(connector: ConnectorConfig, ask: Question, package: Path) -> Reading:
-    """What is known of one connector. ``package`` is the folder of the installed vLLM."""
+def read(connector: ConnectorConfig, ask: Question, installed: Installed) -> Reading:
+    """What is known of one connector of the installed vLLM."""
     facts = None if connector.module else connector_named(connector.name)
     if facts is None:
-        where = f"it comes from {connector.module}" if connector.module else "vLLM does not ship it"
-        return Reading(connector.name, ask, "undetermined", f"{where}: nobody read it")
+        where = f"it comes from {connector.module}" if connector.module else "it is none of vLLM's"
+        return Reading(connector.name, ask, "undetermined", f"nobody read it: {where}")
     if facts.instead and file_of_package(facts.instead) and not os.environ.get(facts.unless):
-        return Reading(connector.name, ask, "undetermined", f"{facts.instead} takes its place here: nobody read it")
+        return Reading(connector.name, ask, "undetermined", f"nobody read it: here it is {facts.instead}")
     about = facts.about(ask, connector.role, connector.extra)
     for fact in about:
-        release = release_with_text(package, facts, fact)
+        release = release_with_text(installed.folder, installed.version, facts, fact)
         if release is not None:
             return Reading(connector.name, ask, fact.answer, fact.because, facts.places(fact), release)
     if about:
@@ -66,9 +65,9 @@ def read(connector: ConnectorConfig, ask: Question, package: Path) -> Reading:
     return Reading(connector.name, ask, "undetermined", "it was not found out by reading")
 
 
-def answers(connectors: Sequence[ConnectorConfig], package: Path) -> Answers:
+def answers(connectors: Sequence[ConnectorConfig], installed: Installed) -> Answers:
     """What connectors do side by side, as children of one MultiConnector, or what the only one does."""
-    readings = {ask: [read(connector, ask, package) for connector in connectors] for ask in QUESTIONS}
+    readings = {ask: [read(connector, ask, installed) for connector in connectors] for ask in QUESTIONS}
     given = {ask: _any(found.answer for found in of) for ask, of in readings.items()}
     asked: dict[str, Answer] = {TOGETHER: _both(given["loads"], given["claims"])}
     asked |= {ask: given[ask] for ask in CONTRACTS}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -50,7 +51,11 @@ def diagnosis(found: Diagnosis, program: str) -> RenderableType:
     parts += [*_outcome(found, program), Text("")]
     advice = list(advised(found, program))
     if advice:
-        parts += [Text("what to do"), *(_indented(Text(line)) for line in advice), Text("")]
+        parts.append(Text("what to do"))
+        for advise in advice:
+            parts.append(_indented(Text(advise.text)))
+            parts += [_never_folded(advise.command)] if advise.command else []
+        parts.append(Text(""))
     return Group(*parts, _verdict(found))
 
 
@@ -66,7 +71,8 @@ def _header(found: Diagnosis) -> Table:
         ("connector", "none" if found.connector is None else shown_connector(found.connector)),
     ]
     for name, value in rows:
-        table.add_row(Text(name, style="dim"), Text(value, style="bold" if name else "dim"))
+        style = "bold" if name else "dim"
+        table.add_row(Text(name, style="dim"), Text(value, style=style, overflow="fold"))
     return table
 
 
@@ -78,6 +84,8 @@ def shown_connector(connector: ConnectorConfig) -> str:
 
 def _connector(found: Diagnosis) -> Iterator[RenderableType]:
     yield Text("what the connector does, as read in its source (it was not run)")
+    unread = [f"? {reading.connector}: {reading.because}" for reading in found.answers.readings if not reading.at]
+    yield from (_indented(Text(line, style=STYLES["incomplete"])) for line in dict.fromkeys(unread))
     for rule, words in RULES.items():
         answer = found.answers.asked[rule]
         sign, style = _LOOKS[_SIGN_OF_ANSWER[answer]]
@@ -89,15 +97,17 @@ def _connector(found: Diagnosis) -> Iterator[RenderableType]:
 
 
 def _telling(found: Diagnosis, rule: str) -> Sequence[Reading]:
-    """The readings behind an answer; the same one is told once."""
-    return [] if found.answers.asked[rule] == "no" else list(dict.fromkeys(found.answers.why(rule)))
+    """What was read and decides an answer; the same reading is told once."""
+    if found.answers.asked[rule] == "no":
+        return []
+    return [reading for reading in dict.fromkeys(found.answers.why(rule)) if reading.at]
 
 
 def _reading(reading: Reading) -> Iterator[Text]:
-    about = QUESTIONS[reading.ask]  # type: ignore[index]
+    about = QUESTIONS[reading.ask]
     yield Text(f"{reading.connector} {about}: {reading.answer}, {reading.because}")
     for place in reading.at:
-        yield Text(f"read in {place} of {reading.release}", style="dim")
+        yield Text(f"read in {place.rpartition('/')[2]}, vLLM {reading.release}", style="dim")
 
 
 def _outcome(found: Diagnosis, program: str) -> Iterator[RenderableType]:
@@ -166,36 +176,46 @@ def see(hit: Hit, scheduler: SchedulerFound, program: str) -> str:
     return " ".join(parts)
 
 
-def advised(found: Diagnosis, program: str) -> Iterator[str]:
-    """What to do, one line each."""
-    scheduler, name = found.scheduler, found.connector.name if found.connector else ""
+class Advice(NamedTuple):
+    """What to do, and the command that does it; empty where there is none."""
+
+    text: str
+    command: str = ""
+
+
+def advised(found: Diagnosis, program: str) -> Iterator[Advice]:
+    """What to do, the first thing first."""
+    scheduler = found.scheduler
     if found.release is None:
-        yield f"check this release: {program} check, and the drop-in on it: {program} check --subject fixed"
+        yield Advice("check this release, and the drop-in on it", f"{program} check; {program} check --subject fixed")
     elif scheduler.which is None:
-        yield f"check this class: {program} check --subject {_as_subject(scheduler.name)}"
+        yield Advice("check this class", f"{program} check --subject {_as_subject(scheduler.name)}")
     elif scheduler.made_for != scheduler.scheduling:
-        yield f"use the class for this way of scheduling: --scheduler-cls {_right_class(found)}"
+        yield Advice("use the class for this way of scheduling", f"--scheduler-cls {_right_class(found)}")
     elif found.outcome.missing:
-        yield f"check what is installed: {program} check"
+        yield Advice("check what is installed", f"{program} check")
     if scheduler.which == "fixed" and found.connector is not None:
-        yield "the drop-in is on: blocks stay until every transfer that the scheduler was told of is reported"
+        yield Advice("the drop-in is on: blocks stay until every transfer that the scheduler was told of is reported")
     elif found.with_drop_in is not None and found.outcome.hits:
-        yield from _switch_on(found, found.with_drop_in)
+        yield _switch_on(found, found.with_drop_in)
     if found.outcome.possible:
-        yield f"find out whether {name} does what is in question; what each rule means: {program} check --list"
+        yield Advice("find out whether the connector does what is in question", f"{program} check --list")
 
 
-def _switch_on(found: Diagnosis, other: Outcome) -> Iterator[str]:
-    ends = len(found.outcome.hits) > len(other.hits)
-    if not ends:
-        yield "kvrace's drop-in scheduler does not help here: the connector has to be mended"
-        return
+def _switch_on(found: Diagnosis, other: Outcome) -> Advice:
+    before, after = (
+        [rule for rule in RULES if any(hit.rule == rule for hit in one.hits)] for one in (found.outcome, other)
+    )
+    ended = [rule for rule in before if rule not in after]
+    if not ended:
+        return Advice("kvrace's drop-in scheduler ends none of this: the connector has to be mended")
     release = found.installed.version
     verified = f"verified for {release}" if found.drop_in_starts else f"not verified for {release}: it refuses to start"
-    yield f"switch the drop-in on ({verified}): vllm serve … --scheduler-cls {DROP_IN[found.scheduler.scheduling]}"
-    yield (
-        f"it ends {len(found.outcome.hits) - len(other.hits)} of these {count(len(found.outcome.hits), 'order')}; "
-        + (f"left are {', '.join(sorted({hit.rule for hit in other.hits}))}" if other.hits else "none is left")
+    left = f"; left is what happens if it {', or '.join(RULES[rule] for rule in after)}" if after else ""
+    ends = ", or ".join(RULES[rule] for rule in ended)
+    return Advice(
+        f"switch kvrace's drop-in on ({verified}); it ends what happens if the connector {ends}{left}",
+        f"vllm serve … --scheduler-cls {DROP_IN[found.scheduler.scheduling]}",
     )
 
 
@@ -215,7 +235,7 @@ def _verdict(found: Diagnosis) -> Text:
     who = f"{found.installed.name} {found.installed.version}"
     if found.status == "not affected":
         what = "by no known order" if found.connector is not None else "by no known order: there is no connector"
-        return Text(f"{sign} not affected: {who} {what}", style=style)
+        return Text(f"{sign} not affected: {who}, {what}", style=style)
     if found.status == "affected":
         return Text(f"{sign} affected: {who}, {count(len(found.outcome.certain), 'known order')}", style=style)
     why = [*found.outcome.missing, *(f"whether it {RULES[hits[0].rule]}" for hits in _by_rule(found.outcome.possible))]

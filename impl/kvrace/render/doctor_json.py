@@ -50,7 +50,7 @@ def diagnosis_json(found: Diagnosis, program: str) -> str:
         "outcome": _outcome(found.outcome, program),
         "with_drop_in": None if found.with_drop_in is None else _outcome(found.with_drop_in, program),
         "drop_in_starts": found.drop_in_starts,
-        "advice": list(advised(found, program)),
+        "advice": [advice._asdict() for advice in advised(found, program)],
     }
     return json.dumps(data, indent=2, ensure_ascii=True) + "\n"
 
