@@ -23,16 +23,14 @@ def affected() -> str:
     rows = []
     for config in _configurations():
         found = diagnose(installed, config, None, "async")
-        assert found.with_drop_in is not None
-        why = [
-            f"`{rule}` {found.answers.asked[rule]}"
-            for rule in (TOGETHER, *CONTRACTS)
-            if found.answers.asked[rule] != "no"
-        ]
+        assert found.with_drop_in is not None and found.status == diagnose(installed, config, None, "sync").status
+        asked = found.answers.asked
+        why = [f"`{rule}` {asked[rule]}" for rule in (TOGETHER, *CONTRACTS) if asked[rule] != "no"]
         switch = "".join(f", `{name}`" for name in config.extra)
         who = f"`{config.name}`, {config.role.removeprefix('kv_')}{switch}"
-        rows.append([who, found.status, found.with_drop_in.status, ", ".join(why) or "all rules kept"])
-    head = ["connector and role", f"vLLM {version}", "with the drop-in", "rules, as read"]
+        rules = "all undetermined" if len(why) == 1 + len(CONTRACTS) else ", ".join(why) or "all kept"
+        rows.append([who, found.status, found.with_drop_in.status, rules, asked["unseen"]])
+    head = ["connector and role", f"vLLM {version}", "with the drop-in", "rules, as read", "unseen"]
     return markdown_table(head, _joined(rows))
 
 

@@ -57,12 +57,8 @@ def read(connector: ConnectorConfig, ask: Question, installed: Installed) -> Rea
         release = release_with_text(installed.folder, installed.version, facts, fact)
         if release is not None:
             return Reading(connector.name, ask, fact.answer, fact.because, facts.places(fact), release)
-    if about:
-        changed = ", ".join(about[0].at)
-        return Reading(
-            connector.name, ask, "undetermined", f"the installed text of {changed} is not the one that was read"
-        )
-    return Reading(connector.name, ask, "undetermined", "it was not found out by reading")
+    why = "the installed text is not the one that was read" if about else "not everything was found out by reading"
+    return Reading(connector.name, ask, "undetermined", why)
 
 
 def answers(connectors: Sequence[ConnectorConfig], installed: Installed) -> Answers:

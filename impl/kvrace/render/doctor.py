@@ -84,7 +84,9 @@ def shown_connector(connector: ConnectorConfig) -> str:
 
 def _connector(found: Diagnosis) -> Iterator[RenderableType]:
     yield Text("what the connector does, as read in its source (it was not run)")
-    unread = [f"? {reading.connector}: {reading.because}" for reading in found.answers.readings if not reading.at]
+    open_rules = [rule for rule in RULES if found.answers.asked[rule] != "no"]
+    deciding = [reading for rule in open_rules for reading in found.answers.why(rule)]
+    unread = [f"? {reading.connector}: {reading.because}" for reading in deciding if not reading.at]
     yield from (_indented(Text(line, style=STYLES["incomplete"])) for line in dict.fromkeys(unread))
     for rule, words in RULES.items():
         answer = found.answers.asked[rule]
