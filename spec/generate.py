@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from spec.fixed_table import fixed
+from spec.known_tables import KNOWN_TABLES
 from spec.markdown import markdown_table
 from spec.proof_tables import PROOF_RUNS, PROOF_TABLES
 from spec.relation_tables import RELATION_TABLES
@@ -276,6 +277,7 @@ FROM_THE_MODEL: dict[str, Callable[[], str]] = {
     "diff-aspects": diff_aspects,
     **RELATION_TABLES,
     **PROOF_TABLES,
+    **KNOWN_TABLES,
 }
 FROM_RUNS: dict[str, Callable[[], str]] = {
     "findings": findings,

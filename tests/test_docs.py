@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spec.generate import FROM_RUNS, FROM_THE_MODEL, MARK, pages, table, with_tables
+from spec.generate import FROM_RUNS, FROM_THE_MODEL, MARK, _stock, pages, table, with_tables
+from spec.known_orders import part, with_release
+
+from kvrace.known.orders import ORDERS
 
 
 def _names() -> list[str]:
@@ -39,6 +42,7 @@ _OF_THE_STOCK_SCHEDULER = {"findings", "orders", "conformance"}
 """These tables share their runs, so one test makes them all."""
 _ROW_BY_ROW = {"fixed"}
 """In tests/real/test_fixed.py."""
+"""These tables share their runs, with each other and with the file of known orders, so one test makes them all."""
 
 
 @pytest.mark.vllm
@@ -46,6 +50,7 @@ _ROW_BY_ROW = {"fixed"}
 def test_tables_from_runs_of_the_stock_scheduler_are_fresh() -> None:
     for page in pages():
         _is_fresh(page, _OF_THE_STOCK_SCHEDULER)
+    assert with_release(part(_stock)) == ORDERS.read_text(), "stale: python -m spec.known_orders"
 
 
 def _other_runs() -> list[Any]:
