@@ -1,0 +1,100 @@
+"""Clients that ask for an answer and may leave before they have it. What they do is drawn from a seed; what comes of it is not."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import httpx
+
+from .model import prompt
+
+PROMPTS = 12
+"""Different prompts; every answer to the same one has to be the same."""
+ANSWER = 48
+"""Tokens of an answer."""
+PATIENCE = 60.0
+"""Seconds after which a client that wanted to stay gives up: that is a failure."""
+
+_KINDS = {("load", "save"): 5, ("load",): 2, ("save",): 2, (): 2}
+_AT_ONCE = 12
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One client: its prompt, what is moved for it, and after how many seconds it leaves, if it does not stay."""
+
+    prompt: int
+    transfers: dict[str, float]
+    leaves: float | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a visit went: ``answered`` with ``text``, ``left``, or ``failed`` with the reason in ``text``."""
+
+    visit: Visit
+    kind: Literal["answered", "left", "failed"]
+    text: str = ""
+
+
+Ask = Callable[[Visit], Awaitable[str]]
+
+
+def visits(count: int, seed: int) -> list[Visit]:
+    """Half of the clients leave, most of them while a load is under way. The same for the same seed."""
+    choice, drawn = random.Random(seed), []
+    for _ in range(count):
+        [wanted] = choice.choices(list(_KINDS), list(_KINDS.values()))
+        transfers = {direction: round(choice.uniform(0.05, 0.6), 3) for direction in wanted}
+        leaves = round(choice.uniform(0.02, 0.8), 3) if choice.random() < 0.5 else None
+        drawn.append(Visit(choice.randrange(PROMPTS), transfers, leaves))
+    return drawn
+
+
+def prompt_of(number: int, seed: int) -> list[int]:
+    """From 40 to 172 tokens: one to five full blocks."""
+    return prompt(number, 40 + 12 * number, seed)
+
+
+async def complete(
+    client: httpx.AsyncClient,
+    url: str,
+    tokens: list[int],
+    parameters: dict[str, Any] | None = None,
+    answer: int = ANSWER,
+) -> dict[str, Any]:
+    """The answer of ``/v1/completions``, chosen greedily. Raises httpx.HTTPError."""
+    body = {"model": "tiny", "prompt": tokens, "max_tokens": answer, "temperature": 0, "ignore_eos": True}
+    if parameters:
+        body["kv_transfer_params"] = parameters
+    response = await client.post(f"{url}/v1/completions", json=body, timeout=PATIENCE)
+    found: dict[str, Any] = response.raise_for_status().json()
+    return found
+
+
+def text_of(completion: dict[str, Any]) -> str:
+    text: str = completion["choices"][0]["text"]
+    return text
+
+
+async def send(planned: list[Visit], ask: Ask) -> list[Outcome]:
+    """All visits in their order, twelve at a time."""
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def go(visit: Visit) -> Outcome:
+        async with gate:
+            try:
+                async with asyncio.timeout(visit.leaves or PATIENCE):
+                    return Outcome(visit, "answered", await ask(visit))
+            except TimeoutError:
+                return Outcome(visit, "left" if visit.leaves else "failed", f"no answer in {PATIENCE:.0f} s")
+            except httpx.HTTPStatusError as error:
+                return Outcome(visit, "failed", f"status {error.response.status_code}")
+            except httpx.HTTPError as error:
+                return Outcome(visit, "failed", type(error).__name__)
+
+    return await asyncio.gather(*map(go, planned))

@@ -1,0 +1,89 @@
+"""Two servers that share the work over NIXL: one computes the prompt, the other fetches its KV and answers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from .clients import PROMPTS, Visit, complete, prompt_of, text_of
+from .drive import Seen, Settings, Unsound, come_and_go, new_client
+from .server import ROOT, Server, ServerFailed, free_port
+
+PACKAGES = ROOT / "build" / "live-nixl"
+"""Where ``make`` puts NIXL, if pip has it for this machine."""
+LEASE = 8
+"""Seconds for which the prefill server keeps blocks that nobody fetches."""
+IDLE_LIMIT = 60.0
+"""Seconds until nothing is in use: blocks whose client has gone before the fetch are kept for the lease, and a fetch renews it."""
+_FIRST_HOP = {
+    "do_remote_decode": True,
+    "do_remote_prefill": False,
+    "remote_engine_id": None,
+    "remote_block_ids": None,
+    "remote_host": None,
+    "remote_port": None,
+}
+
+
+class NotHere(Exception):
+    """NIXL does not install on this machine, or does not start. The message says why."""
+
+
+def nixl_pair(scheduler: str, settings: Settings) -> list[Server]:
+    """The prefill and the decode server. Raises NotHere."""
+    if not (PACKAGES / "nixl").is_dir():
+        reason = PACKAGES.with_suffix(".txt")
+        raise NotHere(reason.read_text().strip() if reason.exists() else "nixl is not installed; make live installs it")
+    servers = []
+    for name, role in (("prefill", "kv_producer"), ("decode", "kv_consumer")):
+        transfer = {
+            "kv_connector": "NixlConnector",
+            "kv_role": role,
+            "kv_buffer_device": "cpu",
+            "kv_connector_extra_config": {"kv_lease_duration": LEASE},
+        }
+        environment = {
+            "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
+            "VLLM_NIXL_SIDE_CHANNEL_PORT": str(free_port()),
+        }
+        server = Server(f"nixl-{name}", settings.model, settings.folder, transfer, scheduler, environment, (PACKAGES,))
+        servers.append(server)
+    return servers
+
+
+async def drive_pair(servers: list[Server], settings: Settings) -> Seen:
+    """Raises NotHere, Unsound."""
+    prefill, decode = servers
+    async with new_client() as client:
+        try:
+            await asyncio.gather(*(server.until_healthy(client) for server in servers))
+        except ServerFailed as error:
+            raise NotHere(str(error)) from error
+
+        async def ask(visit: Visit) -> str:
+            tokens = prompt_of(visit.prompt, settings.seed)
+            first = await complete(client, prefill.url, tokens, _FIRST_HOP, answer=1)
+            return text_of(await complete(client, decode.url, tokens, first["kv_transfer_params"]))
+
+        try:
+            answers = {}
+            for number in range(PROMPTS):
+                answers[number] = text_of(await complete(client, decode.url, prompt_of(number, settings.seed)))
+                if await ask(Visit(number, {}, None)) != answers[number]:
+                    raise Unsound(f"the KV of prompt {number} from the other server changes its answer")
+        except httpx.HTTPError as error:
+            raise Unsound(f"no answer although nobody had left: {type(error).__name__}") from error
+        before = await _loads(decode, client)
+        seen = await come_and_go(servers, client, settings, answers, ask, IDLE_LIMIT)
+        if seen.healthy:
+            seen.connector["loads"] = int(await _loads(decode, client) - before)
+    return seen
+
+
+async def _loads(server: Server, client: httpx.AsyncClient) -> float:
+    """Transfers over NIXL that the server has made."""
+    text = (await client.get(f"{server.url}/metrics", timeout=10)).raise_for_status().text
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return sum(sample.value for sample in samples if sample.name == "vllm:nixl_xfer_time_seconds_count")
