@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import shutil
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 from kvmodel.errors import KvraceError
+from kvrace.cli.interrupt import end_as_with_ctrl_c
 
 from .drive import Settings
 from .model import make_model
@@ -73,32 +74,46 @@ async def _make_all(plans: list[Plan], settings: Settings, at_once: int, started
 
 
 def main() -> None:
+    end_as_with_ctrl_c()
     chosen = _arguments()
     if not PACKAGES.is_dir():
         sys.exit(_error(f"{PACKAGES} is missing; make live makes it"))
     plans = [plan for plan in PLANS if not chosen.runs or plan.name in chosen.runs]
-    folder = chosen.folder.absolute()
     started: list[Server] = []
     begun = time.monotonic()
-    try:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        settings = Settings(folder / "model", folder, chosen.seed, chosen.requests)
-        make_model(settings.model, chosen.seed)
-        print(f"seed {chosen.seed}, {chosen.requests} requests a run, logs in {os.path.relpath(folder)}", flush=True)
-        runs = asyncio.run(_make_all(plans, settings, chosen.at_once, started))
-        seconds = round(time.monotonic() - begun, 1)
-        write_json(chosen.json, {"seed": chosen.seed, "requests": chosen.requests, "seconds": seconds}, runs)
-    except KeyboardInterrupt:
-        sys.exit(_error("interrupted", status=130))
-    except (KvraceError, OSError) as error:
-        sys.exit(_error(str(error)))
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)  # nothing is left running, however often one presses Ctrl-C
-        stop_all(started)
-    print(f"{len(runs)} runs in {seconds:.0f} s; {os.path.relpath(chosen.json)}")
+    with tempfile.TemporaryDirectory(prefix="kvrace-live-") as scratch:
+        try:
+            settings = _prepared(chosen, Path(scratch))
+            print(
+                f"seed {chosen.seed}, {chosen.requests} requests a run, logs in {_shown(settings.folder)}", flush=True
+            )
+            runs = asyncio.run(_make_all(plans, settings, chosen.at_once, started))
+            seconds = round(time.monotonic() - begun, 1)
+            write_json(chosen.json, {"seed": chosen.seed, "requests": chosen.requests, "seconds": seconds}, runs)
+        except KeyboardInterrupt:
+            sys.exit(_error("interrupted", status=130))
+        except (KvraceError, OSError) as error:
+            sys.exit(_error(str(error)))
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)  # nothing is left running, however often one presses Ctrl-C
+            stop_all(started)
+    print(f"{len(runs)} runs in {seconds:.0f} s; {_shown(chosen.json)}")
     sys.exit(max(_STATUS[run.verdict] for run in runs))
+
+
+def _prepared(chosen: argparse.Namespace, scratch: Path) -> Settings:
+    """Make the model, and an empty folder for the logs. Raises OSError."""
+    folder = chosen.folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in [*folder.glob("*.log"), *folder.glob("*.jsonl")]:
+        old.unlink()
+    make_model(scratch / "model", chosen.seed)
+    return Settings(scratch / "model", folder, scratch, chosen.seed, chosen.requests)
+
+
+def _shown(path: Path) -> str:
+    return os.path.relpath(path)
 
 
 def _error(text: str, status: int = 2) -> int:

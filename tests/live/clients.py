@@ -16,11 +16,11 @@ PROMPTS = 12
 """Different prompts; every answer to the same one has to be the same."""
 ANSWER = 48
 """Tokens of an answer."""
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds after which a client that wanted to stay gives up: that is a failure."""
 
-_KINDS = {("load", "save"): 5, ("load",): 2, ("save",): 2, (): 2}
-_AT_ONCE = 12
+_KINDS = {("load", "save"): 6, ("load",): 1, ("save",): 2, (): 1}
+_AT_ONCE = 10
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ Ask = Callable[[Visit], Awaitable[str]]
 
 
 def visits(count: int, seed: int) -> list[Visit]:
-    """Half of the clients leave, most of them while a load is under way. The same for the same seed."""
+    """Half of the clients leave, at any time from before they are served to after. The same for the same seed."""
     choice, drawn = random.Random(seed), []
     for _ in range(count):
         [wanted] = choice.choices(list(_KINDS), list(_KINDS.values()))
-        transfers = {direction: round(choice.uniform(0.05, 0.6), 3) for direction in wanted}
+        transfers = {direction: round(choice.uniform(0.1, 0.8), 3) for direction in wanted}
         leaves = round(choice.uniform(0.02, 0.8), 3) if choice.random() < 0.5 else None
         drawn.append(Visit(choice.randrange(PROMPTS), transfers, leaves))
     return drawn
@@ -82,7 +82,7 @@ def text_of(completion: dict[str, Any]) -> str:
 
 
 async def send(planned: list[Visit], ask: Ask) -> list[Outcome]:
-    """All visits in their order, twelve at a time."""
+    """All visits in their order, so many at a time."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def go(visit: Visit) -> Outcome:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,11 @@ ASSERTION = "assert req_id in self.requests"
 
 @dataclass(frozen=True)
 class Settings:
-    """Of all runs: where the model is, where logs go, the seed, how many requests."""
+    """Of all runs: where the model is, where logs and what is thrown away go, the seed, how many requests."""
 
     model: Path
     folder: Path
+    scratch: Path
     seed: int
     requests: int
 
@@ -57,10 +58,13 @@ class Seen:
         return Counter(outcome.kind for outcome in self.outcomes)
 
     @property
-    def wrong(self) -> int:
+    def wrong(self) -> list[Outcome]:
         """Clients that stayed and got another answer than the right one."""
-        answered = [outcome for outcome in self.outcomes if outcome.kind == "answered"]
-        return sum(outcome.text != self.answers[outcome.visit.prompt] for outcome in answered)
+        return [
+            outcome
+            for outcome in self.outcomes
+            if outcome.kind == "answered" and outcome.text != self.answers[outcome.visit.prompt]
+        ]
 
     @property
     def failures(self) -> dict[str, int]:
@@ -75,11 +79,14 @@ class Seen:
 
     def facts(self) -> dict[str, Any]:
         """For the reports."""
-        clients = {**self.counts, "answered wrongly": self.wrong}
+        clients = {**self.counts, "answered wrongly": len(self.wrong)}
         after = {name: vars(found) if found else None for name, found in self.after.items()}
         return {
             "clients": clients,
             "failures": self.failures,
+            "wrong answers": [
+                {**asdict(outcome), "right": self.answers[outcome.visit.prompt]} for outcome in self.wrong
+            ],
             "healthy": self.healthy,
             "after": after,
             "transfers": dict(self.connector),
@@ -88,7 +95,8 @@ class Seen:
 
 
 def new_client() -> httpx.AsyncClient:
-    return httpx.AsyncClient(limits=httpx.Limits(max_connections=None))
+    """A connection for each request: servers close those that are kept, and a request that meets that fails."""
+    return httpx.AsyncClient(limits=httpx.Limits(max_connections=None, max_keepalive_connections=0))
 
 
 async def come_and_go(

@@ -20,7 +20,9 @@ def make_model(folder: Path, seed: int) -> None:
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import WhitespaceSplit
     from transformers import OPTConfig, OPTForCausalLM, PreTrainedTokenizerFast
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     torch.manual_seed(seed)
     model = OPTForCausalLM(
         OPTConfig(

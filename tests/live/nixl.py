@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from pathlib import Path
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from .clients import PROMPTS, Visit, complete, prompt_of, text_of
 from .drive import Seen, Settings, Unsound, come_and_go, new_client
-from .server import ROOT, Server, ServerFailed, free_port
+from .server import Server, ServerFailed, free_port
 
-PACKAGES = ROOT / "build" / "live-nixl"
+PACKAGES = Path(sys.prefix) / "live-nixl"
 """Where ``make`` puts NIXL, if pip has it for this machine."""
 LEASE = 8
 """Seconds for which the prefill server keeps blocks that nobody fetches."""
@@ -34,8 +36,9 @@ class NotHere(Exception):
 def nixl_pair(scheduler: str, settings: Settings) -> list[Server]:
     """The prefill and the decode server. Raises NotHere."""
     if not (PACKAGES / "nixl").is_dir():
-        reason = PACKAGES.with_suffix(".txt")
-        raise NotHere(reason.read_text().strip() if reason.exists() else "nixl is not installed; make live installs it")
+        log = PACKAGES.with_suffix(".log")
+        said = log.read_text().strip().splitlines() if log.exists() else []
+        raise NotHere(f"nixl is not installed: {said[-1] if said else 'make live installs it'}")
     servers = []
     for name, role in (("prefill", "kv_producer"), ("decode", "kv_consumer")):
         transfer = {
@@ -48,7 +51,16 @@ def nixl_pair(scheduler: str, settings: Settings) -> list[Server]:
             "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
             "VLLM_NIXL_SIDE_CHANNEL_PORT": str(free_port()),
         }
-        server = Server(f"nixl-{name}", settings.model, settings.folder, transfer, scheduler, environment, (PACKAGES,))
+        server = Server(
+            f"nixl-{name}",
+            settings.model,
+            settings.folder,
+            settings.scratch,
+            transfer,
+            scheduler,
+            environment,
+            (PACKAGES,),
+        )
         servers.append(server)
     return servers
 

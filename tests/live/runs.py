@@ -100,7 +100,7 @@ def _lives_on(seen: Seen) -> list[str]:
     if not seen.healthy:
         problems.append(f"the server is not healthy at the end: {seen.last_words}")
     if seen.wrong:
-        problems.append(f"{seen.wrong} clients got a wrong answer")
+        problems.append(f"{len(seen.wrong)} clients got a wrong answer")
     if seen.counts["failed"]:
         problems.append(f"{seen.counts['failed']} clients that stayed got no answer: {seen.failures}")
     problems += [f"{name} at the end: {found}" for name, found in seen.after.items() if found is None or not found.idle]

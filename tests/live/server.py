@@ -23,7 +23,7 @@ import httpx
 from kvmodel.errors import KvraceError
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ROOT / "build" / "live-packages"
+PACKAGES = Path(sys.prefix) / "live-packages"
 """What ``vllm serve`` needs beyond the scheduler; ``make`` puts it here."""
 START_LIMIT = 240.0
 """Seconds a server may take until it is healthy."""
@@ -62,11 +62,14 @@ def free_port() -> int:
 
 @dataclass
 class Server:
-    """One ``vllm serve``. Files are below ``folder``; ``scheduler`` is a class for ``--scheduler-cls``, empty for vLLM's own."""
+    """One ``vllm serve``. Its log is in ``folder``, its sockets are in ``scratch``, which has a short path. ``scheduler`` is a
+    class for ``--scheduler-cls``; empty: vLLM's own.
+    """
 
     name: str
     model: Path
     folder: Path
+    scratch: Path
     transfer: dict[str, Any]
     """The value of ``--kv-transfer-config``."""
     scheduler: str = ""
@@ -102,7 +105,7 @@ class Server:
             **os.environ,
             **ENVIRONMENT,
             "PYTHONPATH": os.pathsep.join(map(str, path)),
-            "TMPDIR": str(self.folder),  # also where its sockets go
+            "TMPDIR": str(self.scratch),
             **self.environment,
         }
         with open(self.log, "wb") as log:
@@ -111,7 +114,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                cwd=self.folder,
+                cwd=self.scratch,
                 env=environment,
                 start_new_session=True,
             )

@@ -24,7 +24,7 @@ def slow_server(name: str, scheduler: str, watched: bool, settings: Settings) ->
         "kv_role": "kv_both",
         "kv_connector_extra_config": {"record": str(settings.folder / f"{name}.jsonl"), "watched": watched},
     }
-    return Server(name, settings.model, settings.folder, transfer, scheduler)
+    return Server(name, settings.model, settings.folder, settings.scratch, transfer, scheduler)
 
 
 async def drive(servers: list[Server], settings: Settings) -> Seen:
