@@ -25,7 +25,9 @@ _AT_ONCE = 10
 
 @dataclass(frozen=True)
 class Visit:
-    """One client: its prompt, what is moved for it, and after how many seconds it leaves, if it does not stay."""
+    """One client: its prompt, the seconds of what is moved for it, and when it leaves, if it does not stay: after this share of
+    the time that its load and its answer take when nobody else is there.
+    """
 
     prompt: int
     transfers: dict[str, float]
@@ -50,7 +52,7 @@ def visits(count: int, seed: int) -> list[Visit]:
     for _ in range(count):
         [wanted] = choice.choices(list(_KINDS), list(_KINDS.values()))
         transfers = {direction: round(choice.uniform(0.1, 0.8), 3) for direction in wanted}
-        leaves = round(choice.uniform(0.02, 0.8), 3) if choice.random() < 0.5 else None
+        leaves = round(choice.uniform(0.05, 1.2), 3) if choice.random() < 0.5 else None
         drawn.append(Visit(choice.randrange(PROMPTS), transfers, leaves))
     return drawn
 
@@ -81,17 +83,18 @@ def text_of(completion: dict[str, Any]) -> str:
     return text
 
 
-async def send(planned: list[Visit], ask: Ask) -> list[Outcome]:
-    """All visits in their order, so many at a time."""
+async def send(planned: list[Visit], ask: Ask, pace: float) -> list[Outcome]:
+    """All visits in their order, ten at a time. ``pace`` is the seconds an answer takes when nobody else is there."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def go(visit: Visit) -> Outcome:
+        stays = None if visit.leaves is None else visit.leaves * (visit.transfers.get("load", 0.0) + pace)
         async with gate:
             try:
-                async with asyncio.timeout(visit.leaves or PATIENCE):
+                async with asyncio.timeout(stays or PATIENCE):
                     return Outcome(visit, "answered", await ask(visit))
             except TimeoutError:
-                return Outcome(visit, "left" if visit.leaves else "failed", f"no answer in {PATIENCE:.0f} s")
+                return Outcome(visit, "left" if stays else "failed", f"no answer in {PATIENCE:.0f} s")
             except httpx.HTTPStatusError as error:
                 return Outcome(visit, "failed", f"status {error.response.status_code}")
             except httpx.HTTPError as error:

@@ -50,6 +50,8 @@ class Seen:
     errors: dict[str, int]
     """Lines in the logs with the assertion, and with EngineDeadError."""
     last_words: str
+    pace: float
+    """Seconds an answer took when nobody else was there."""
     connector: Counter[str] = field(default_factory=Counter)
     """What was counted of transfers."""
 
@@ -87,6 +89,7 @@ class Seen:
             "wrong answers": [
                 {**asdict(outcome), "right": self.answers[outcome.visit.prompt]} for outcome in self.wrong
             ],
+            "seconds of an answer": round(self.pace, 2),
             "healthy": self.healthy,
             "after": after,
             "transfers": dict(self.connector),
@@ -104,16 +107,19 @@ async def come_and_go(
     client: httpx.AsyncClient,
     settings: Settings,
     answers: dict[int, str],
+    pace: float,
     ask: Ask,
     idle_limit: float,
 ) -> Seen:
-    """Send the clients, and wait up to ``idle_limit`` seconds until nothing is in use."""
-    outcomes = await send(visits(settings.requests, settings.seed), ask)
+    """Send the clients. ``pace`` is the seconds an answer takes when nobody else is there, ``idle_limit`` those it may take until
+    nothing is in use.
+    """
+    outcomes = await send(visits(settings.requests, settings.seed), ask, pace)
     after = {server.name: await until_idle(server, client, idle_limit) for server in servers}
     healthy = [server.alive and await server.healthy(client) for server in servers]
     errors = {error: sum(len(server.logged(error)) for server in servers) for error in (ASSERTION, "EngineDeadError")}
     ended = [server.last_words() for server, well in zip(servers, healthy, strict=True) if not well]
-    return Seen(answers, outcomes, all(healthy), after, errors, "; ".join(ended))
+    return Seen(answers, outcomes, all(healthy), after, errors, "; ".join(ended), pace)
 
 
 async def until_idle(server: Server, client: httpx.AsyncClient, limit: float) -> Metrics | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from pathlib import Path
+from statistics import median
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,10 +17,16 @@ from .server import Server, ServerFailed, free_port
 
 PACKAGES = Path(sys.prefix) / "live-nixl"
 """Where ``make`` puts NIXL, if pip has it for this machine."""
-LEASE = 8
-"""Seconds for which the prefill server keeps blocks that nobody fetches."""
-IDLE_LIMIT = 60.0
-"""Seconds until nothing is in use: blocks whose client has gone before the fetch are kept for the lease, and a fetch renews it."""
+LEASE = 60
+"""Seconds for which the prefill server keeps blocks that nobody fetches. After that a fetch reads whatever is there, and the answer
+is wrong; vLLM's own 30 s can be too short on two cores that others use as well.
+"""
+LATE = "Potentially invalid KV blocks"
+"""What the prefill server logs of such a fetch."""
+IDLE_LIMIT = 2.0 * LEASE
+"""Seconds until nothing is in use: the lease of the last client who left between the two servers, and some more."""
+BLOCKS = 1400
+"""For all clients: those who leave between the two servers keep their blocks for the whole lease."""
 _FIRST_HOP = {
     "do_remote_decode": True,
     "do_remote_prefill": False,
@@ -58,6 +66,7 @@ def nixl_pair(scheduler: str, settings: Settings) -> list[Server]:
             settings.scratch,
             transfer,
             scheduler,
+            BLOCKS,
             environment,
             (PACKAGES,),
         )
@@ -80,17 +89,20 @@ async def drive_pair(servers: list[Server], settings: Settings) -> Seen:
             return text_of(await complete(client, decode.url, tokens, first["kv_transfer_params"]))
 
         try:
-            answers = {}
+            answers, took = {}, []
             for number in range(PROMPTS):
                 answers[number] = text_of(await complete(client, decode.url, prompt_of(number, settings.seed)))
+                begun = time.monotonic()
                 if await ask(Visit(number, {}, None)) != answers[number]:
                     raise Unsound(f"the KV of prompt {number} from the other server changes its answer")
+                took.append(time.monotonic() - begun)
         except httpx.HTTPError as error:
             raise Unsound(f"no answer although nobody had left: {type(error).__name__}") from error
         before = await _loads(decode, client)
-        seen = await come_and_go(servers, client, settings, answers, ask, IDLE_LIMIT)
+        seen = await come_and_go(servers, client, settings, answers, median(took), ask, IDLE_LIMIT)
         if seen.healthy:
             seen.connector["loads"] = int(await _loads(decode, client) - before)
+            seen.connector["fetches after the lease"] = len(prefill.logged(LATE))
     return seen
 
 

@@ -20,7 +20,7 @@ def lines(run: Run) -> list[str]:
     shown += [f"    {run.verdict}: {reason}" for reason in run.reasons]
     if run.seen:
         seen = run.seen
-        shown.append(f"    clients: {_counted(seen['clients'])}")
+        shown.append(f"    clients: {_counted(seen['clients'])}; {seen['seconds of an answer']} s an answer")
         if seen["failures"]:
             shown.append(f"    failures: {_counted(seen['failures'])}")
         if seen["transfers"]:

@@ -41,10 +41,9 @@ ENVIRONMENT = {
     "VLLM_HOST_IP": "127.0.0.1",
 }
 FLAGS = (
-    "--dtype float32 --max-model-len 512 --max-num-seqs 8 --block-size 32 --num-gpu-blocks-override 40 --enforce-eager "
-    "--no-enable-prefix-caching"
+    "--dtype float32 --max-model-len 512 --max-num-seqs 8 --block-size 32 --enforce-eager --no-enable-prefix-caching"
 )
-"""Blocks of 16 tokens are refused on a CPU. A small pool: what is freed is soon used again."""
+"""Blocks of 16 tokens are refused on a CPU."""
 
 _ERROR = re.compile(r"(?:\(\w+ pid=\d+\) (?:ERROR \S+ \S+ \[\S+\] )?)?([\w.]*(?:Error|Exception): .*)")
 
@@ -73,6 +72,8 @@ class Server:
     transfer: dict[str, Any]
     """The value of ``--kv-transfer-config``."""
     scheduler: str = ""
+    blocks: int = 40
+    """In the KV cache. Few: what is freed is soon used again."""
     environment: dict[str, str] = field(default_factory=dict)
     packages: tuple[Path, ...] = ()
     """More folders for the Python path."""
@@ -97,7 +98,16 @@ class Server:
         """What follows ``vllm serve``."""
         chosen = ["--scheduler-cls", self.scheduler] if self.scheduler else []
         where = ["--host", "127.0.0.1", "--port", str(self.port), "--served-model-name", "tiny"]
-        return [str(self.model), *where, *FLAGS.split(), *chosen, "--kv-transfer-config", json.dumps(self.transfer)]
+        return [
+            str(self.model),
+            *where,
+            *FLAGS.split(),
+            "--num-gpu-blocks-override",
+            str(self.blocks),
+            *chosen,
+            "--kv-transfer-config",
+            json.dumps(self.transfer),
+        ]
 
     def start(self) -> None:
         path = [ROOT, ROOT / "model", ROOT / "impl", PACKAGES, *self.packages, *sys.path[1:]]

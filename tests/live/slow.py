@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import httpx
@@ -32,7 +34,7 @@ async def drive(servers: list[Server], settings: Settings) -> Seen:
     [server] = servers
     async with new_client() as client:
         await server.until_healthy(client)
-        answers = await _answers(server, client, settings)
+        answers, pace = await _answers(server, client, settings)
         found = await until_idle(server, client, IDLE_LIMIT)
         if not found or not found.idle:
             raise Unsound(f"not idle before the first client left: {found}")
@@ -42,22 +44,23 @@ async def drive(servers: list[Server], settings: Settings) -> Seen:
             tokens = prompt_of(visit.prompt, settings.seed)
             return text_of(await complete(client, server.url, tokens, dict(visit.transfers)))
 
-        seen = await come_and_go(servers, client, settings, answers, ask, IDLE_LIMIT)
+        seen = await come_and_go(servers, client, settings, answers, pace, ask, IDLE_LIMIT)
     seen.connector = _counted(_lines(server)[already:])
     return seen
 
 
-async def _answers(server: Server, client: httpx.AsyncClient, settings: Settings) -> dict[int, str]:
-    """The answer to each prompt, computed locally; its KV is saved for the loads. Raises Unsound.
+async def _answers(server: Server, client: httpx.AsyncClient, settings: Settings) -> tuple[dict[int, str], float]:
+    """The answer to each prompt, computed locally, and the seconds for one. Its KV is saved for the loads. Raises Unsound.
 
     A load of that KV has to bring the same answer, and a load that brings nothing another one: else right answers prove nothing.
     """
-    answers = {}
+    answers, took = {}, []
     try:
         for number in range(PROMPTS):
             tokens = prompt_of(number, settings.seed)
-            saved = await complete(client, server.url, tokens, {"save": 0.02, "keep": True})
-            answers[number] = text_of(saved)
+            begun = time.monotonic()
+            answers[number] = text_of(await complete(client, server.url, tokens, {"save": 0.02, "keep": True}))
+            took.append(time.monotonic() - begun)
             await until_idle(server, client, IDLE_LIMIT)
             if text_of(await complete(client, server.url, tokens, {"load": 0.02})) != answers[number]:
                 raise Unsound(f"the load of prompt {number} changes its answer")
@@ -65,7 +68,7 @@ async def _answers(server: Server, client: httpx.AsyncClient, settings: Settings
                 raise Unsound(f"the answer to prompt {number} does not depend on its KV")
     except httpx.HTTPError as error:
         raise Unsound(f"no answer although nobody had left: {type(error).__name__}") from error
-    return answers
+    return answers, median(took)
 
 
 def _lines(server: Server) -> list[dict[str, Any]]:
