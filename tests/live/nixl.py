@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import time
 from pathlib import Path
@@ -21,12 +22,12 @@ LEASE = 60
 """Seconds for which the prefill server keeps blocks that nobody fetches. After that a fetch reads whatever is there, and the answer
 is wrong; vLLM's own 30 s can be too short on two cores that others use as well.
 """
-LATE = "Potentially invalid KV blocks"
-"""What the prefill server logs of such a fetch."""
 IDLE_LIMIT = 2.0 * LEASE
 """Seconds until nothing is in use: the lease of the last client who left between the two servers, and some more."""
 BLOCKS = 1400
 """For all clients: those who leave between the two servers keep their blocks for the whole lease."""
+_EXPIRED = re.compile(r"Releasing expired KV blocks for request (\S+)")
+_UNKNOWN = re.compile(r"Potentially invalid KV blocks for unrecognized request (\S+)")
 _FIRST_HOP = {
     "do_remote_decode": True,
     "do_remote_prefill": False,
@@ -102,7 +103,7 @@ async def drive_pair(servers: list[Server], settings: Settings) -> Seen:
         seen = await come_and_go(servers, client, settings, answers, median(took), ask, IDLE_LIMIT)
         if seen.healthy:
             seen.connector["loads"] = int(await _loads(decode, client) - before)
-            seen.connector["fetches after the lease"] = len(prefill.logged(LATE))
+            seen.connector["fetches after the lease"] = _late(prefill)
     return seen
 
 
@@ -111,3 +112,10 @@ async def _loads(server: Server, client: httpx.AsyncClient) -> float:
     text = (await client.get(f"{server.url}/metrics", timeout=10)).raise_for_status().text
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     return sum(sample.value for sample in samples if sample.name == "vllm:nixl_xfer_time_seconds_count")
+
+
+def _late(prefill: Server) -> int:
+    """Fetches of blocks whose lease had run out. The prefill server logs both; the second also where a client left meanwhile."""
+    expired = {match[1] for match in map(_EXPIRED.search, prefill.logged("Releasing expired KV blocks")) if match}
+    fetched = {match[1] for match in map(_UNKNOWN.search, prefill.logged("Potentially invalid KV blocks")) if match}
+    return len(expired & fetched)

@@ -25,9 +25,9 @@ from kvmodel.errors import KvraceError
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = Path(sys.prefix) / "live-packages"
 """What ``vllm serve`` needs beyond the scheduler; ``make`` puts it here."""
-START_LIMIT = 240.0
+START_LIMIT = 480.0
 """Seconds a server may take until it is healthy."""
-_END_LIMIT = 10.0
+_END_LIMIT = 20.0
 """Seconds between SIGTERM and SIGKILL."""
 
 ENVIRONMENT = {
