@@ -16,9 +16,10 @@ from kvrace.cli.interrupt import end_as_with_ctrl_c
 
 from .drive import Settings
 from .model import make_model
+from .places import PACKAGES, ROOT
 from .report import lines, write_json
 from .runs import PLANS, Plan, Run, make
-from .server import PACKAGES, ROOT, Server, stop_all
+from .server import Server, stop_all
 
 _STATUS = {"shown": 0, "skipped": 0, "not shown": 1, "undetermined": 3}
 
@@ -54,10 +55,9 @@ def _arguments() -> argparse.Namespace:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return int(text)
 
 
 async def _make_all(plans: list[Plan], settings: Settings, at_once: int, started: list[Server]) -> list[Run]:
@@ -99,7 +99,8 @@ def main() -> None:
                 signal.signal(number, signal.SIG_IGN)  # nothing is left running, however often one presses Ctrl-C
             stop_all(started)
     print(f"{len(runs)} runs in {seconds:.0f} s; {_shown(chosen.json)}")
-    sys.exit(max(_STATUS[run.verdict] for run in runs))
+    statuses = {_STATUS[run.verdict] for run in runs}
+    sys.exit(1 if 1 in statuses else max(statuses))
 
 
 def _prepared(chosen: argparse.Namespace, scratch: Path) -> Settings:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 import time
-from pathlib import Path
 from statistics import median
 
 import httpx
@@ -14,10 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from .clients import PROMPTS, Visit, complete, prompt_of, text_of
 from .drive import Seen, Settings, Unsound, come_and_go, new_client
+from .places import NIXL
 from .server import Server, ServerFailed, free_port
 
-PACKAGES = Path(sys.prefix) / "live-nixl"
-"""Where ``make`` puts NIXL, if pip has it for this machine."""
 LEASE = 60
 """Seconds for which the prefill server keeps blocks that nobody fetches. After that a fetch reads whatever is there, and the answer
 is wrong; vLLM's own 30 s can be too short on two cores that others use as well.
@@ -44,8 +41,8 @@ class NotHere(Exception):
 
 def nixl_pair(scheduler: str, settings: Settings) -> list[Server]:
     """The prefill and the decode server. Raises NotHere."""
-    if not (PACKAGES / "nixl").is_dir():
-        log = PACKAGES.with_suffix(".log")
+    if not (NIXL / "nixl").is_dir():
+        log = NIXL.with_suffix(".log")
         said = log.read_text().strip().splitlines() if log.exists() else []
         raise NotHere(f"nixl is not installed: {said[-1] if said else 'make live installs it'}")
     servers = []
@@ -69,20 +66,22 @@ def nixl_pair(scheduler: str, settings: Settings) -> list[Server]:
             scheduler,
             BLOCKS,
             environment,
-            (PACKAGES,),
+            (NIXL,),
         )
         servers.append(server)
     return servers
 
 
 async def drive_pair(servers: list[Server], settings: Settings) -> Seen:
-    """Raises NotHere, Unsound."""
+    """Raises NotHere, ServerFailed, Unsound."""
     prefill, decode = servers
     async with new_client() as client:
         try:
             await asyncio.gather(*(server.until_healthy(client) for server in servers))
         except ServerFailed as error:
-            raise NotHere(str(error)) from error
+            if any(not server.alive and "nixl" in server.last_words().lower() for server in servers):
+                raise NotHere(str(error)) from error
+            raise  # no fault of NIXL
 
         async def ask(visit: Visit) -> str:
             tokens = prompt_of(visit.prompt, settings.seed)

@@ -22,9 +22,8 @@ import httpx
 
 from kvmodel.errors import KvraceError
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = Path(sys.prefix) / "live-packages"
-"""What ``vllm serve`` needs beyond the scheduler; ``make`` puts it here."""
+from .places import PACKAGES, ROOT
+
 START_LIMIT = 480.0
 """Seconds a server may take until it is healthy."""
 _END_LIMIT = 20.0

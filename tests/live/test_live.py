@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from .server import PACKAGES, ROOT
+from .places import PACKAGES, ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm]
 LIMIT = 1200
