@@ -26,7 +26,7 @@ from .places import PACKAGES, ROOT
 
 START_LIMIT = 480.0
 """Seconds a server may take until it is healthy."""
-_END_LIMIT = 20.0
+_END_LIMIT = 30.0
 """Seconds between SIGTERM and SIGKILL."""
 
 ENVIRONMENT = {
@@ -40,9 +40,10 @@ ENVIRONMENT = {
     "VLLM_HOST_IP": "127.0.0.1",
 }
 FLAGS = (
-    "--dtype float32 --max-model-len 512 --max-num-seqs 8 --block-size 32 --enforce-eager --no-enable-prefix-caching"
+    "--dtype float32 --max-model-len 512 --max-num-seqs 8 --block-size 32 --enforce-eager --no-enable-prefix-caching "
+    "--shutdown-timeout 20"
 )
-"""Blocks of 16 tokens are refused on a CPU."""
+"""Blocks of 16 tokens are refused on a CPU. Without a time to shut down, vLLM kills its engine before the scheduler's last word."""
 
 _ERROR = re.compile(r"(?:\(\w+ pid=\d+\) (?:ERROR \S+ \S+ \[\S+\] )?)?([\w.]*(?:Error|Exception): .*)")
 
