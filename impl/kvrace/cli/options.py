@@ -34,7 +34,8 @@ Subject = Annotated[
         "--subject",
         metavar="vllm|reference|module:Class",
         help="The scheduler: vLLM's own, kvrace's reference scheduler, or your subclass of vLLM's (the current folder can be "
-        "imported). Without it: vLLM where it can be imported, else the reference scheduler.",
+        f"imported); also fixed, kvrace's drop-in, and vLLM with a proposed remedy: {', '.join(POLICIES)}. "
+        "Without it: vLLM where it can be imported, else the reference scheduler.",
         callback=_not_empty,
         rich_help_panel=_SUBJECT,
     ),
@@ -53,9 +54,9 @@ Policy = Annotated[
     str | None,
     typer.Option(
         "--policy",
-        metavar="assert|skip|wait_for_all",
-        help="What the reference scheduler does with the report of a transfer whose request is over: assert as vLLM 0.16-0.33 "
-        "does, skip it, or hold the blocks until every transfer of the request is reported.",
+        metavar="NAME",
+        help=f"What the reference scheduler does with the report of a transfer whose request is over: {', '.join(POLICIES)}. "
+        "assert is what vLLM 0.16-0.33 does; 'kvrace prove --list' says what each means.",
         callback=_not_empty,
         rich_help_panel=_SUBJECT,
     ),
@@ -84,8 +85,8 @@ Conformance = Annotated[
     str | None,
     typer.Option(
         "--conformance",
-        metavar="assert|skip|wait_for_all",
-        help="Hold every step also against the specification with this policy: wait_for_all is the one that is right, assert "
+        metavar="NAME",
+        help="Hold every step also against the specification with this policy (as --policy): wait_for_all is the one that is right, assert "
         "describes vLLM 0.16-0.33. A step it does not allow is shown as a divergence.",
         callback=_not_empty,
         rich_help_panel=_SUBJECT,
@@ -406,8 +407,8 @@ RelationPolicy = Annotated[
     str,
     typer.Option(
         "--policy",
-        metavar="|".join(POLICIES),
-        help="What the scheduler does with the report of a transfer whose request is over.",
+        metavar="NAME",
+        help=f"What the scheduler does with the report of a transfer whose request is over: {', '.join(POLICIES)}.",
         callback=_not_empty,
         rich_help_panel=_SUBJECT,
     ),
@@ -425,9 +426,9 @@ ProvedPolicy = Annotated[
     str | None,
     typer.Option(
         "--policy",
-        metavar="assert|skip|wait_for_all",
-        help="What the scheduler does with the report of a transfer whose request is over. Without it: wait_for_all, and in short "
-        "the others.",
+        metavar="NAME",
+        help=f"What the scheduler does with the report of a transfer whose request is over: {', '.join(POLICIES)}. Without it: "
+        "wait_for_all, and in short assert and skip.",
         callback=_not_empty,
         rich_help_panel=_PROVED,
     ),
@@ -448,8 +449,8 @@ PlayedOn = Annotated[
     typer.Option(
         "--subject",
         metavar="vllm|reference",
-        help="Where the orders that refute a policy are played. Without it: vLLM where it can be imported (for skip a subclass of "
-        "its scheduler), else the reference scheduler; wait_for_all always there.",
+        help="Where the orders that refute a policy are played. Without it: on vLLM, or a subclass of it with the policy, "
+        "where it can be imported, else on the reference scheduler.",
         callback=_not_empty,
         rich_help_panel=_PROVED,
     ),

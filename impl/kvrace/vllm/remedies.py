@@ -1,8 +1,8 @@
 """Publicly proposed remedies as subclasses of vLLM's schedulers: ``--subject skip``, or by class,
 ``--subject kvrace.vllm.remedies:SkipsUnknown``.
 
-Each is written from the description of its proposal (spec/fixes.md) and changes as little as makes it. What it does with a report is
-said by the completion policy of the same name (:mod:`kvmodel.relation.policies`), and conformance holds the two together.
+Each is written from the description of its proposal (spec/fixes.md) and changes as little as makes it. What it does with a report
+is said by the completion policy of the same name (:mod:`kvmodel.relation.policies`), and conformance holds the two together.
 """
 
 from __future__ import annotations

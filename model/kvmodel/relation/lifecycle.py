@@ -64,14 +64,10 @@ def _silence(policy: Policy) -> tuple[Named, ...]:
     asked = policy.asks(r)
     if asked == TRUE:
         return ()
-    return (
-        Named("who is not asked does not answer", ~asked >> answer.is_(NOTHING), "policy `not_while_loading`"),
-    )
+    return (Named("who is not asked does not answer", ~asked >> answer.is_(NOTHING), "policy `not_while_loading`"),)
 
 
-def _ends(
-    name: str, who: str, may: Named, contract: Contract, policy: Policy, meaning: str, source: str
-) -> Action:
+def _ends(name: str, who: str, may: Named, contract: Contract, policy: Policy, meaning: str, source: str) -> Action:
     """The end of a request: the connector is told and answers, then the blocks stay or go."""
     load_runs = phase.of(r).is_(LOADING) & ~arrived(r)
     stays = load_runs | answer.is_(CLAIMED)
