@@ -21,6 +21,9 @@ CONTAINERS = frozenset({list, dict, set, deque, defaultdict, OrderedDict})
 
 LEFT_OUT = "kvrace_left_out"
 """A scheduler class may name, in an attribute of this name, what it keeps and never decides by (statistics, say)."""
+LIKE_STOCK = "kvrace_compared_like_stock"
+"""A scheduler class may set an attribute of this name to True: it keeps no block ids, does not look into steps in flight, and
+decides by no order and no counter of vLLM's. Its schedulers are then compared like vLLM's own, up to a renaming of blocks."""
 
 
 def leave_out(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashable:

@@ -2,16 +2,17 @@
 
 Runs inside vLLM, so it imports vLLM and the standard library alone.
 
-vLLM 0.16.0 to 0.33.0 remembers *that* a finished request is held for a transfer, and not for which: the first report frees its blocks
-under the other transfer, and the second one meets ``assert req_id in self.requests`` and ends the engine. The schedulers here keep a
-ledger of the transfers that are still to be reported. The last of them frees the blocks; a report that nobody waits for is counted,
-logged once for its request, and changes nothing.
+vLLM 0.16.0 to 0.33.0 knows *that* a finished request is held, and not for which transfers: the first report frees its blocks
+under the other transfer, and the second one meets ``assert req_id in self.requests`` and ends the engine
+(vllm/v1/core/sched/scheduler.py, ``_update_from_kv_xfer_finished``; vLLM issue #46240). The schedulers here keep a ledger of the
+transfers that are still to be reported. The last of them frees the blocks; a report that nobody waits for is counted, logged
+once for its request, and changes nothing.
 """
 
 from __future__ import annotations
 
-import logging
 import os
+import time
 from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import replace
@@ -22,131 +23,228 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import RequestStatus
 
-VERIFIED_RELEASES = ("0.32.0", "0.33.0")
-"""The releases in which every order of the scopes `small`, `pressure`, `prefix`, `chunked` and `priority` was played."""
+from kvrace.verified import VERIFIED_RELEASES, is_verified
+from kvrace.vllm.ledger import Misreport, Misreports, Situation, Transfer, TransferLedger, logger
+
 ANY_RELEASE = "KVRACE_FIXED_ANY_RELEASE"
-"""Set to 1, this environment variable lets other releases be used at one's own risk."""
+"""Set to 1, this environment variable lets other releases be used, at one's own risk."""
+RECLAIM_AFTER = "KVRACE_FIXED_RECLAIM_AFTER"
+"""Seconds after which held blocks are freed although a report is missing. Unset, they are held for ever: a transfer that was not
+reported may still touch them."""
+LOOK_EVERY = 60.0
+"""Seconds between two log lines about blocks that have been held for so long."""
 
-logger = logging.getLogger("vllm.kvrace")
+
+class CannotServe(RuntimeError):
+    """The drop-in refuses to start: a release it was not verified against, or settings that make no sense."""
 
 
-class UnverifiedRelease(RuntimeError):
-    """The drop-in was not verified against this release of vLLM."""
+def _refuse_unverified_release() -> None:
+    if not is_verified(vllm_version) and os.environ.get(ANY_RELEASE) != "1":
+        raise CannotServe(
+            f"kvrace's scheduler was verified against vLLM {' and '.join(VERIFIED_RELEASES)}, and this is {vllm_version}. Run "
+            f"'kvrace check --subject fixed' with this vLLM; if every property holds, set {ANY_RELEASE}=1 to use it all the same"
+        )
 
 
-class HoldsUntilReported:
-    """Mixed into a vLLM scheduler. ``misreports`` counts reports that nobody waited for, by what they were."""
+def _reclaim_after() -> float | None:
+    given = os.environ.get(RECLAIM_AFTER)
+    if not given:
+        return None
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise CannotServe(f"{RECLAIM_AFTER}={given!r}: give a number of seconds, more than 0, or leave it unset")
+    return seconds
 
-    kvrace_left_out = ("misreports",)
+
+class HoldsPerTransfer:
+    """Mixed into a vLLM scheduler. ``counts`` says how many requests were held and how many were reclaimed, ``misreports`` which
+    reports were ignored."""
+
+    kvrace_left_out = ("misreports", "counts", "_look_at", "_claimed_in_this_call")
+    kvrace_compared_like_stock = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if vllm_version not in VERIFIED_RELEASES and os.environ.get(ANY_RELEASE) != "1":
-            raise UnverifiedRelease(
-                f"kvrace's scheduler was verified against vLLM {' and '.join(VERIFIED_RELEASES)}, and this is {vllm_version}. "
-                f"Check this release with 'kvrace check --subject kvrace.vllm.fixed:FixedScheduler', then set {ANY_RELEASE}=1"
-            )
-        self.awaited: dict[str, set[str]] = {}
+        _refuse_unverified_release()
+        self.reclaim_after = _reclaim_after()
+        self.ledger = TransferLedger()
         self.resubmitted: dict[str, deque[Any]] = {}
-        self.misreports: Counter[str] = Counter()
+        self.misreports = Misreports()
+        self.counts: Counter[str] = Counter()
+        self._look_at = 0.0
+        self._claimed_in_this_call: set[str] = set()
         super().__init__(*args, **kwargs)
+        overlapping = self.vllm_config.scheduler_config.async_scheduling  # type: ignore[attr-defined]
+        if overlapping and not isinstance(self, AsyncScheduler):
+            raise CannotServe(
+                "asynchronous scheduling is on, and FixedScheduler is for lock-step: use "
+                "--scheduler-cls kvrace.vllm.fixed.FixedAsyncScheduler"
+            )
+        lost = f"freed after {self.reclaim_after:g} s" if self.reclaim_after else "held for ever"
+        logger.info("kvrace: blocks stay until every transfer of their request is reported; without a report: %s", lost)
 
     # A request ends: note which transfers its blocks stay for.
 
     def _free_request(self, request: Any, delay_free_blocks: bool = False) -> Any:
-        name = request.request_id
-        # The scheduler says here, and only here, whether a load of the request is still to be reported.
-        self.awaited[name] = {"load"} if delay_free_blocks else set()
+        # Whether a load is still to be reported is said here and nowhere else; whether a save is, by the connector, in between.
+        awaited: set[Transfer] = {"load"} if delay_free_blocks else set()
+        self.ledger.hold(request.request_id, awaited, time.monotonic())
         answer = super()._free_request(request, delay_free_blocks)  # type: ignore[misc]
-        if not self.awaited.get(name, True):
-            del self.awaited[name]
+        if awaited:
+            self.counts["held"] += 1
         return answer
 
     def _connector_finished(self, request: Any) -> Any:
-        claimed, parameters = super()._connector_finished(request)  # type: ignore[misc]
-        if claimed:
-            self.awaited[request.request_id].add("save")
-        return claimed, parameters
+        save_runs, parameters = super()._connector_finished(request)  # type: ignore[misc]
+        held = self.ledger.awaited[request.request_id]
+        if save_runs:
+            held.add("save")
+            self._claimed_in_this_call.add(request.request_id)
+        if not held:
+            self.ledger.forget(request.request_id)
+        return save_runs, parameters
 
     # A transfer is reported.
 
+    def update_from_output(self, *args: Any, **kwargs: Any) -> Any:
+        self._claimed_in_this_call.clear()
+        return super().update_from_output(*args, **kwargs)  # type: ignore[misc]
+
     def _update_from_kv_xfer_finished(self, kv_connector_output: Any) -> None:
         connector = self.connector  # type: ignore[has-type]
+        sent = kv_connector_output.finished_sending
         if connector is not None:
             connector.update_connector_output(kv_connector_output)  # may add reports of its own
-        woken, freed = set(), set()
-        for name in sorted(kv_connector_output.finished_recving or ()):
-            if self._waits_for_its_load(name):
-                woken.add(name)
-            elif self._was_last(name, "load"):
-                freed.add(name)
-        for name in sorted(kv_connector_output.finished_sending or ()):
-            if self._was_last(name, "save"):
-                freed.add(name)
-        # vLLM does the rest: it frees the blocks of every request it takes for sent. The connector was told already.
-        self.connector = None
-        try:
-            due = replace(kv_connector_output, finished_recving=woken, finished_sending=freed)
-            super()._update_from_kv_xfer_finished(due)  # type: ignore[misc]
-        finally:
-            self.connector = connector
+        # The workers cannot know yet of a save that was claimed in this very call. A connector that puts a set of its own in the
+        # place of theirs has seen to that itself (MoRIIOConnectorScheduler keeps a report that comes before the end).
+        too_early = self._claimed_in_this_call if kv_connector_output.finished_sending is sent else ()
+        loaded = kv_connector_output.finished_recving or ()
+        woken = {name for name in loaded if self._waits_for_its_load(name)}
+        if woken:
+            # What a load that is over means to a live request is vLLM's affair. The connector has had its call already.
+            self.connector = None
+            try:
+                due = replace(kv_connector_output, finished_recving=woken, finished_sending=None)
+                super()._update_from_kv_xfer_finished(due)  # type: ignore[misc]
+            finally:
+                self.connector = connector
+        for name in loaded:
+            if name not in woken:
+                self._reported(name, "load")
+        for name in kv_connector_output.finished_sending or ():
+            if name in too_early:
+                self.misreports.note(name, Misreport("save", "early"))
+            else:
+                self._reported(name, "save")
 
     def _waits_for_its_load(self, name: str) -> bool:
         request = self.requests.get(name)  # type: ignore[attr-defined]
         return request is not None and request.status == RequestStatus.WAITING_FOR_REMOTE_KVS
 
-    def _was_last(self, name: str, transfer: str) -> bool:
-        """Strike the transfer out. Whether it was awaited, and no other is awaited for the same request."""
-        awaited = self.awaited.get(name, set())
-        if transfer not in awaited:
-            self._misreported(name, transfer)
-            return False
-        awaited.remove(transfer)
-        if not awaited:
-            del self.awaited[name]
-        return not awaited
+    def _reported(self, name: str, transfer: Transfer) -> None:
+        """Free the blocks of a request with the last report that is awaited, and with no other."""
+        request = self.requests.get(name)  # type: ignore[attr-defined]
+        if self.ledger.awaits(name, transfer):
+            if self.ledger.reported(name, transfer):
+                self._free_blocks(request)
+        elif request is not None and request.is_finished() and not self.ledger.holds(name):
+            self._free_blocks(
+                request
+            )  # held for an encoder-cache connector, of which vLLM keeps no account: as vLLM does
+        else:
+            situation: Situation = "unknown" if request is None else "held" if request.is_finished() else "live"
+            self.misreports.note(name, Misreport(transfer, situation))
 
-    def _misreported(self, name: str, transfer: str) -> None:
-        state = "is not known" if name not in self.requests else "does not wait for it"  # type: ignore[attr-defined]
-        self.misreports[f"{transfer}, request {state}"] += 1
+    # Holds that last.
+
+    def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        if self.ledger.awaited:
+            self._look_after_holds(time.monotonic())
+        return super().schedule(*args, **kwargs)  # type: ignore[misc]
+
+    def _look_after_holds(self, now: float) -> None:
+        if self.reclaim_after is not None:
+            for name in list(self.ledger.older_than(self.reclaim_after, now)):
+                self._reclaim(name)
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_EVERY
+        long = list(self.ledger.older_than(LOOK_EVERY, now))
+        if long:
+            logger.warning(
+                "The blocks of %d finished requests have been held for more than %d s, since transfers are not reported. "
+                "The oldest: request %s, %d s, %s.",
+                len(long),
+                LOOK_EVERY,
+                long[0],
+                now - self.ledger.since[long[0]],
+                " and ".join(sorted(self.ledger.awaited[long[0]])),
+            )
+
+    def _reclaim(self, name: str) -> None:
+        missing = " and ".join(sorted(self.ledger.awaited[name]))
         logger.warning(
-            "The KV connector reports a finished %s of request %s, which %s: ignored. It reports twice, late, or what it never claimed.",
-            transfer,
+            "The blocks of request %s are freed after %g s without a report of its %s. If that transfer still runs, it now "
+            "touches blocks of other requests.",
             name,
-            state,
+            self.reclaim_after,
+            missing,
         )
+        self.counts["reclaimed"] += 1
+        self.ledger.forget(name)
+        self._free_blocks(self.requests[name])  # type: ignore[attr-defined]
 
-    # An id that is used again while its blocks are held.
+    def shutdown(self) -> None:
+        logger.info(
+            "kvrace: %d requests were held for their transfers, %d are still held, %d were reclaimed; %d reports were ignored",
+            self.counts["held"],
+            len(self.ledger.awaited),
+            self.counts["reclaimed"],
+            self.misreports.total,
+        )
+        super().shutdown()  # type: ignore[misc]
+
+    # An id that is used again while its blocks are held: the new request waits until the old one is forgotten.
 
     def add_request(self, request: Any) -> None:
-        """A request whose id belongs to one that is over and held waits until that one is forgotten."""
-        held = self.requests.get(request.request_id)  # type: ignore[attr-defined]
-        if held is not None and held.is_finished():
+        known = self.requests.get(request.request_id)  # type: ignore[attr-defined]
+        if known is not None and known.is_finished():
             self.resubmitted.setdefault(request.request_id, deque()).append(request)
             return
         super().add_request(request)  # type: ignore[misc]
 
     def _free_blocks(self, request: Any) -> None:
         super()._free_blocks(request)  # type: ignore[misc]
-        waiting = self.resubmitted.pop(request.request_id, None)
-        if waiting:
+        if request.request_id in self.resubmitted:
+            waiting = self.resubmitted[request.request_id]
             super().add_request(waiting.popleft())  # type: ignore[misc]
-            if waiting:
-                self.resubmitted[request.request_id] = waiting
+            if not waiting:
+                del self.resubmitted[request.request_id]
 
-    def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: Any) -> Any:
-        names = (
-            self.resubmitted.keys()
-            if request_ids is None
-            else ([request_ids] if isinstance(request_ids, str) else request_ids)
-        )
-        for name in list(names):
-            self.resubmitted.pop(name, None)
-        return super().finish_requests(request_ids, finished_status)  # type: ignore[misc]
+    def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: Any) -> list[Any]:
+        """Those that wait for their id end here: neither the connector nor the workers have heard of them."""
+        if request_ids is not None:
+            request_ids = [request_ids] if isinstance(request_ids, str) else list(request_ids)
+        withdrawn = [
+            request
+            for name in (list(self.resubmitted) if request_ids is None else request_ids)
+            for request in self.resubmitted.pop(name, ())
+        ]
+        for request in withdrawn:
+            request.status = finished_status
+        return [*super().finish_requests(request_ids, finished_status), *withdrawn]  # type: ignore[misc]
 
 
-class FixedScheduler(HoldsUntilReported, Scheduler):
+class FixedScheduler(HoldsPerTransfer, Scheduler):
     """vLLM's ``Scheduler`` that holds blocks until every transfer of their request is reported."""
 
+    kvrace_compared_like_stock = True
 
-class FixedAsyncScheduler(HoldsUntilReported, AsyncScheduler):
+
+class FixedAsyncScheduler(HoldsPerTransfer, AsyncScheduler):
     """vLLM's ``AsyncScheduler`` that holds blocks until every transfer of their request is reported."""
+
+    kvrace_compared_like_stock = True

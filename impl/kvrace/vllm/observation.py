@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kvmodel.port import Observation
+from kvrace.vllm.connector import ScriptedConnector
 
 _COUNTERS = ("num_computed_tokens", "num_in_flight_tokens", "num_output_placeholders", "num_stale_output_tokens")
 _QUEUES = ("running", "waiting", "kv_holding_waiting", "skipped_waiting")
@@ -89,8 +90,11 @@ def _blocks_in(value: Any, kind: type, depth: int = 0) -> Iterator[int]:
 
 
 def _is_foreign(value: Any) -> bool:
-    """Whether an object is of somebody's own class: not a built-in, and not one of vLLM's or of what it stands on."""
-    return type(value).__module__.partition(".")[0] not in ("builtins", "vllm", "torch", "enum", "kvrace")
+    """Whether an object is of somebody's own class: not a built-in, none of vLLM's or of what it stands on, nor the connector."""
+    module = type(value).__module__
+    return (
+        module.partition(".")[0] not in ("builtins", "vllm", "torch", "enum") and module != ScriptedConnector.__module__
+    )
 
 
 def _contents(value: Any) -> Iterator[Any]:

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kvrace.capture import StateWalk
-from kvrace.capture_rules import CaptureRules, Rule, leave_out
+from kvrace.capture_rules import LIKE_STOCK, CaptureRules, Rule, leave_out
 
 if TYPE_CHECKING:
     from kvrace.vllm.api import Api
@@ -100,6 +100,11 @@ def foreign_classes(scheduler_class: type) -> list[type]:
     return [base for base in scheduler_class.__mro__ if not is_stock(base)]
 
 
+def compared_like_stock(scheduler_class: type) -> bool:
+    """Whether each class that is not vLLM's says so itself: the word of a base is not that of its subclass."""
+    return all(vars(kind).get(LIKE_STOCK) is True for kind in foreign_classes(scheduler_class))
+
+
 def _words(code: types.CodeType) -> Iterator[str]:
     """Every name and every string a piece of code uses, with the code inside it."""
     yield from code.co_names
@@ -127,11 +132,11 @@ def capture_rules(api: Api, scheduler_class: type | None = None) -> CaptureRules
     """The rules for the vLLM release behind ``api``, and for a scheduler class that may be a subclass of its own.
 
     Reasons that hold for vLLM's own code need not hold for a subclass: what it names in its code is compared as it is, steps in
-    flight are copied and compared in full, and blocks are compared by id, since a subclass may keep ids anywhere.
+    flight are copied and compared in full, and blocks are compared by id, since a subclass may keep ids anywhere. All of its
+    classes can give their word that this is not needed (``LIKE_STOCK``).
     """
     rules = _stock_rules(api)
-    foreign = scheduler_class is not None and bool(foreign_classes(scheduler_class))
-    if not foreign or scheduler_class is None:
+    if scheduler_class is None or compared_like_stock(scheduler_class):
         return rules
     words = _words_of(scheduler_class)
     rules.attributes = {

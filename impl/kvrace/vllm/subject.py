@@ -30,7 +30,7 @@ from kvrace.vllm.api import Api, load_api
 from kvrace.vllm.environment import make_config
 from kvrace.vllm.moves import moves_of, places_of
 from kvrace.vllm.observation import observe
-from kvrace.vllm.state import capture_rules, foreign_classes
+from kvrace.vllm.state import capture_rules, compared_like_stock, foreign_classes
 
 _TOKEN, _STOP_TOKEN = 5, 99
 _ENTRY_POINTS: dict[type, str] = {
@@ -70,6 +70,7 @@ class VllmSubject:
         self._config = make_config(scope)
         self._walk = StateWalk(capture_rules(self._api, self._class))
         self._foreign = foreign_classes(self._class)
+        self._like_stock = compared_like_stock(self._class)
         self._shown = partial(_shown, folders=(self._api.folder, folder))
         self._places = places_of(self._class, self._shown)
         self._requests = {name: self._api.request_maker(scope, index) for index, name in enumerate(scope.names)}
@@ -187,17 +188,17 @@ class VllmSubject:
         walk.context["processed"] = getattr(scheduler, "processed_step_seq", 0)
         walk.context["step"] = getattr(scheduler, "current_step", 0)
         in_flight = tuple((tuple(output.num_scheduled_tokens.items()), samples) for output, samples in self._steps)
-        if not self._foreign:
-            return walk.capture((scheduler,), names, in_flight, tuple(self._steps))
-        # A subclass may look into steps in flight, and may keep state in its class.
-        outputs = [output for output, _ in self._steps]
+        # A subclass may keep state in its class, and may look into steps in flight unless it says that it does not.
+        outputs = [] if self._like_stock else [output for output, _ in self._steps]
         return walk.capture((scheduler, outputs), names, in_flight, tuple(self._steps), classes=self._foreign)
 
     def restore(self, snapshot: Any) -> None:
         self._steps = deque(self._walk.restore(snapshot))
 
     def notes(self, exhausted: bool) -> tuple[str, ...]:
-        return self._walk.notes(exhausted)
+        like_stock = self._foreign and self._like_stock
+        word = [f"compared like vLLM's own, at the word of its classes: {self._class.__name__}"] if like_stock else []
+        return (*word, *self._walk.notes(exhausted))
 
     def _crash(self, error: BaseException) -> Crash:
         """Where the scheduler's code raised. Raises HarnessError when it was kvrace's own code that did."""
