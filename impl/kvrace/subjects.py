@@ -30,7 +30,7 @@ DEFAULT_POLICY = "assert"
 FIXED, FIXES_AS = "fixed", "wait_for_all"
 """kvrace's drop-in scheduler, and the remedy it is."""
 BUILT_IN = frozenset({"vllm", "reference", FIXED, *POLICIES})
-"""What ``--subject`` takes besides classes. A trace may name one of these by itself: no other code is run than vLLM's and kvrace's."""
+"""What ``--subject`` takes besides classes. A trace may name these by itself: no code is run but vLLM's and kvrace's."""
 _MISSING = object()
 _CLASS_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 

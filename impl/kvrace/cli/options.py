@@ -86,7 +86,7 @@ Conformance = Annotated[
     typer.Option(
         "--conformance",
         metavar="NAME",
-        help="Hold every step also against the specification with this policy (as --policy): wait_for_all is the one that is right, assert "
+        help="Hold every step also against the specification with this policy (as --policy): wait_for_all is right, assert "
         "describes vLLM 0.16-0.33. A step it does not allow is shown as a divergence.",
         callback=_not_empty,
         rich_help_panel=_SUBJECT,

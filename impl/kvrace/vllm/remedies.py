@@ -15,12 +15,20 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import RequestStatus
 
 from kvmodel.scope import Scheduling
+from kvrace.capture_rules import LIKE_STOCK
 from kvrace.vllm.fixed import FixedAsyncScheduler, FixedScheduler
 
 PATIENCE = 1
 """How many calls of ``schedule()`` the remedy ``reclaim`` waits for a report. A deadline in seconds would have no end."""
 
 
+def _like_stock(kind: type) -> type:
+    """None of these classes keeps block ids, looks into steps in flight, or decides by an order."""
+    setattr(kind, LIKE_STOCK, True)
+    return kind
+
+
+@_like_stock
 class _OneByOne:
     """Takes the reports of an output one at a time. Whether vLLM hears of one is for the remedy to say."""
 
@@ -46,25 +54,29 @@ class _OneByOne:
         raise NotImplementedError
 
 
+@_like_stock
 class _SkipsUnknownSends(_OneByOne):
     def _takes(self, transfer: str, name: str) -> bool:
         return transfer == "load" or name in self.requests  # type: ignore[attr-defined]
 
 
+@_like_stock
 class _SkipsUnknown(_OneByOne):
     def _takes(self, transfer: str, name: str) -> bool:
         return name in self.requests  # type: ignore[attr-defined]
 
 
+@_like_stock
 class _Tolerates(_OneByOne):
     def _takes(self, transfer: str, name: str) -> bool:
         request = self.requests.get(name)  # type: ignore[attr-defined]
         if request is None:
             return False
         waits = transfer == "load" and request.status == RequestStatus.WAITING_FOR_REMOTE_KVS
-        return waits or request.is_finished()
+        return bool(waits or request.is_finished())
 
 
+@_like_stock
 class _AsksNotWhileLoading:
     def _free_request(self, request: Any, delay_free_blocks: bool = False) -> Any:
         connector = self.connector  # type: ignore[has-type]
@@ -76,6 +88,7 @@ class _AsksNotWhileLoading:
             self.connector = connector
 
 
+@_like_stock
 class _WaitsForBoth(_OneByOne):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.pending_loads: set[str] = set()
@@ -99,17 +112,18 @@ class _WaitsForBoth(_OneByOne):
         return name not in self.pending_loads and name not in self.pending_saves
 
 
+@_like_stock
 class _Reclaims(_SkipsUnknown):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.held_for: dict[str, int] = {}
         super().__init__(*args, **kwargs)
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
-        held = [request for request in self.requests.values() if request.is_finished()]  # type: ignore[attr-defined]
-        for request in held:
-            self.held_for[request.request_id] = self.held_for.get(request.request_id, 0) + 1
-            if self.held_for[request.request_id] > PATIENCE:
-                self._free_blocks(request)
+        for name, request in sorted(self.requests.items()):  # type: ignore[attr-defined]
+            if request.is_finished():
+                self.held_for[name] = self.held_for.get(name, 0) + 1
+                if self.held_for[name] > PATIENCE:
+                    self._free_blocks(request)
         return super().schedule(*args, **kwargs)  # type: ignore[misc]
 
     def _free_blocks(self, request: Any) -> None:
@@ -117,50 +131,62 @@ class _Reclaims(_SkipsUnknown):
         super()._free_blocks(request)  # type: ignore[misc]
 
 
+@_like_stock
 class SkipsUnknownSends(_SkipsUnknownSends, Scheduler):
     """A report of a save for an unknown request is passed over: what this project started from."""
 
 
+@_like_stock
 class SkipsUnknownSendsAsync(_SkipsUnknownSends, AsyncScheduler):
     """The same for async scheduling."""
 
 
+@_like_stock
 class SkipsUnknown(_SkipsUnknown, Scheduler):
     """Any report for an unknown request is passed over: the remedy that is proposed most often."""
 
 
+@_like_stock
 class SkipsUnknownAsync(_SkipsUnknown, AsyncScheduler):
     """The same for async scheduling."""
 
 
+@_like_stock
 class Tolerates(_Tolerates, Scheduler):
     """A report is passed over unless its request waits for it or is over."""
 
 
+@_like_stock
 class ToleratesAsync(_Tolerates, AsyncScheduler):
     """The same for async scheduling."""
 
 
+@_like_stock
 class AsksNotWhileLoading(_AsksNotWhileLoading, Scheduler):
     """The connector is not told of a request that ends while its load runs, so it starts no save."""
 
 
+@_like_stock
 class AsksNotWhileLoadingAsync(_AsksNotWhileLoading, AsyncScheduler):
     """The same for async scheduling."""
 
 
+@_like_stock
 class WaitsForBoth(_WaitsForBoth, Scheduler):
     """The blocks stay until the load and the save that were pending are reported; vLLM's assertions stay."""
 
 
+@_like_stock
 class WaitsForBothAsync(_WaitsForBoth, AsyncScheduler):
     """The same for async scheduling."""
 
 
+@_like_stock
 class Reclaims(_Reclaims, Scheduler):
     """Blocks that are held for a report are freed after a time, and the report is then passed over."""
 
 
+@_like_stock
 class ReclaimsAsync(_Reclaims, AsyncScheduler):
     """The same for async scheduling."""
 

@@ -27,8 +27,8 @@ _BOTH = (LOAD, SAVE)
 
 class Policy(NamedTuple):
     """``passes_over``: a report of a transfer in these directions that names no known request is no error. ``passes_over_live``:
-    nor is one for a known request that neither waits for it nor is over. ``counts``: blocks are freed by the last awaited report; else
-    by the first report, whichever it is. ``asks_while_loading``: the connector is told of a request that ends while its load
+    nor is one for a known request that neither waits for it nor is over. ``counts``: blocks are freed by the last awaited report;
+    else by the first report, whichever it is. ``asks_while_loading``: the connector is told of a request that ends while its load
     runs. ``reclaims``: blocks that are held may be freed without a report."""
 
     name: str
