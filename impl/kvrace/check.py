@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError
 from kvmodel.events import Event
-from kvmodel.explorer import Edge, explore
+from kvmodel.explorer import Edge
 from kvmodel.fairness import Alone, traps
 from kvmodel.lockstep import Lockstep, Node
 from kvmodel.milestones import MILESTONE_NAMES
@@ -25,6 +25,7 @@ from kvmodel.rest import never_at_rest_finding, repeats_for_ever
 from kvmodel.scope import Scope
 from kvrace.determinism import not_the_same_twice
 from kvrace.divergences import Divergences
+from kvrace.exploration import Bounded, Orders
 from kvrace.places import line_behind, play_recording
 from kvrace.result import CaseResult, CheckResult, Progress, Verdict, Violation
 from kvrace.stategraph import GraphRecorder
@@ -59,11 +60,6 @@ class Limits:
         return cls(None if time_limit is None else time.monotonic() + time_limit, max_states, call_timeout)
 
 
-_SAMPLES = 12
-_HANGS_MAX = 3
-"""A hang costs its whole time limit, so a case ends after a few of them."""
-
-
 @contextmanager
 def rare_garbage_collection() -> Iterator[None]:
     """Collect garbage a hundred times less often: an exploration holds many objects, and next to none in cycles."""
@@ -87,34 +83,14 @@ class _Graph:
     """The explored graph, as little of it as the verdicts need. ``alone`` are the transitions in which nobody interferes."""
 
     def __init__(self) -> None:
-        self.parents: list[tuple[int, Event | None]] = []
+        self.orders: Orders[Hashable] = Orders()
         self.alone: list[Alone[Event]] = []
         self.resting = bytearray()
         self.blames: list[str] = []
-        self.transitions = 0
         self.crashes = 0
-        self.samples: dict[int, Hashable] = {}
-        self._stride = 1
         self.reached: Counter[str] = Counter()
         self.found: dict[tuple[str, str, str], _Found] = {}
         self.recorder = GraphRecorder()
-
-    def sample(self, key: Hashable) -> None:
-        """Remember the key of the newest state if it is its turn: at most twice ``_SAMPLES``, evenly over the whole graph."""
-        newest = len(self.parents) - 1
-        if newest % self._stride == 0:
-            self.samples[newest] = key
-        if len(self.samples) > 2 * _SAMPLES:
-            self._stride *= 2
-            self.samples = {state: key for state, key in self.samples.items() if state % self._stride == 0}
-
-    def order_to(self, state: int) -> list[Event]:
-        order: list[Event] = []
-        source, event = self.parents[state]
-        while event is not None:
-            order.append(event)
-            source, event = self.parents[source]
-        return order[::-1]
 
 
 class CaseRun:
@@ -135,6 +111,7 @@ class CaseRun:
         self.divergences = None if conformance is None else Divergences(subject, contract, conformance)
         self.lockstep = Lockstep(subject, contract, conformance=self.divergences.judge if self.divergences else None)
         self.graph = _Graph()
+        self.bounded = Bounded(limits.deadline, limits.max_states)
         self.stopped: str | None = None
         self.started = time.monotonic()
 
@@ -155,8 +132,8 @@ class CaseRun:
             self.subject.scope,
             self.subject.identity,
             self.subject.location,
-            len(self.graph.parents),
-            self.graph.transitions,
+            self.bounded.states,
+            self.bounded.transitions,
             calls,
             time.monotonic() - self.started,
             self.stopped or self._cut_short(),
@@ -168,34 +145,14 @@ class CaseRun:
         )
 
     def _explore(self, report: Callable[[int, int, int], None]) -> None:
-        graph, limits = self.graph, self.limits
         start = self.lockstep.initial()
         self._know(0, None, start)
-        next_report = 0.0
-        hangs = 0
-        for edge in explore(self.lockstep, start):
+        for edge in self.bounded.edges(self.lockstep, start, report):
             self._take(edge)
-            if edge.state.hung:
-                hangs += 1
-                if hangs == _HANGS_MAX:
-                    self.stopped = f"{hangs} calls did not come back"
-                    return
-            if graph.transitions & 63 == 0 or edge.state.hung:
-                now = time.monotonic()
-                if limits.deadline is not None and now > limits.deadline:
-                    self.stopped = "time limit"
-                    return
-                if now >= next_report:
-                    next_report = now + 0.1
-                    report(len(graph.parents), graph.transitions, edge.frontier)
-            if limits.max_states is not None and len(graph.parents) >= limits.max_states and edge.frontier:
-                self.stopped = "state limit"
-                return
-        report(len(graph.parents), graph.transitions, 0)
+        self.stopped = self.bounded.stopped
 
     def _take(self, edge: Edge[Node, Event]) -> None:
         graph, node = self.graph, edge.state
-        graph.transitions += 1
         graph.reached.update(node.milestones)
         if edge.new:
             self._know(edge.source, edge.label, node)
@@ -205,19 +162,17 @@ class CaseRun:
         findings = [finding for finding in node.findings if finding.property in self.properties]
         for finding in findings:
             if finding.signature not in graph.found:
-                graph.found[finding.signature] = _Found(finding, [*graph.order_to(edge.source), edge.label], [])
+                graph.found[finding.signature] = _Found(finding, [*graph.orders.to(edge.source), edge.label], [])
         if self.divergences is not None:
-            self.divergences.note(node, lambda: [*graph.order_to(edge.source), edge.label])
+            self.divergences.note(node, lambda: [*graph.orders.to(edge.source), edge.label])
         graph.recorder.edge(edge.source, edge.target, edge.label, edge.new, findings)
 
     def _know(self, source: int, event: Event | None, node: Node) -> None:
         graph = self.graph
-        graph.parents.append((source, event))
+        graph.orders.add(source, event, node.key, sample=not node.crashed)
         graph.blames.append(blame_of(node.world))
-        graph.sample(node.key)
         if node.crashed:
             graph.crashes += 1
-            graph.samples.pop(len(graph.parents) - 1, None)
             graph.resting.append(False)
             graph.recorder.state(source, "crash")
             return
@@ -230,7 +185,7 @@ class CaseRun:
         graph = self.graph
         for trap in sorted(traps(graph.alone, graph.resting), key=lambda trap: trap.nearest):
             blame = graph.blames[trap.nearest]
-            order = graph.order_to(trap.nearest)
+            order = graph.orders.to(trap.nearest)
             frames, _ = play(self.subject, self.contract, order)
             last = frames[-1]
             finding = never_at_rest_finding(self.subject.scope, last.world, last.observation, blame)
@@ -248,9 +203,9 @@ class CaseRun:
         exact and that the subject keeps no state out of their sight.
         """
         again = self.lockstep.again()
-        for state, key in self.graph.samples.items():
+        for state, key in self.graph.orders.samples.items():
             node = again.initial()
-            order = self.graph.order_to(state)
+            order = self.graph.orders.to(state)
             for event in order:
                 node = again.successor(node, event)
             if node.key != key:

@@ -109,6 +109,10 @@ class Lockstep:
         """Another walk of the same subject from the start; its keys can be compared with those of this one."""
         return Lockstep(self.subject, self.contract, merge=self.merge)
 
+    def leave(self) -> None:
+        """Another scheduler was or will be played meanwhile: before the next event, everything is put back."""
+        self._at = None
+
     def labels(self, node: Node) -> Sequence[Event]:
         if node.crashed:
             return ()

@@ -8,6 +8,7 @@ import typer
 
 import kvrace
 from kvrace.cli.check import check_command
+from kvrace.cli.diff import diff_command
 from kvrace.cli.export import export_command
 from kvrace.cli.mutants import mutants_command
 from kvrace.cli.promela import promela_command
@@ -32,6 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("check")(check_command)
+app.command("diff")(diff_command)
 app.command("replay")(replay_command)
 app.command("show")(show_command)
 app.command("export")(export_command)

@@ -61,6 +61,37 @@ Policy = Annotated[
         rich_help_panel=_SUBJECT,
     ),
 ]
+TwoSubjects = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--subject",
+        metavar="vllm|reference|module:Class",
+        help="Give it twice: the scheduler that is right by definition, and the one that is to do the same. vLLM's own, kvrace's "
+        "drop-in scheduler, the reference scheduler, or a subclass of vLLM's (the current folder can be imported).",
+        callback=_not_empty,
+        rich_help_panel=_SUBJECT,
+    ),
+]
+Policies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy",
+        metavar="assert|skip|wait_for_all",
+        help="What a reference scheduler does with the report of a transfer whose request is over. One for each reference "
+        "scheduler, in their order. Without it: assert.",
+        callback=_not_empty,
+        rich_help_panel=_SUBJECT,
+    ),
+]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        metavar="",
+        help="Excuse nothing: the second has to do the same also where the first breaks a property, and after that.",
+        rich_help_panel=_SUBJECT,
+    ),
+]
 Contract = Annotated[
     str,
     typer.Option(

@@ -68,16 +68,32 @@ def header(
     doing: str = "checking",
 ) -> RenderableType:
     """Who is about to be checked, over what, and under which contract; notes of the subject come first."""
-    seen = list(dict.fromkeys(identities))
-    who = f"{seen[0].name} {seen[0].version}".strip()
-    schedulers = " and ".join(dict.fromkeys(identity.scheduler for identity in seen))
+    return heading({doing: identities}, scope_name, scopes, contract, notes)
+
+
+def heading(
+    doing: Mapping[str, Iterable[Identity]],
+    scope_name: str,
+    scopes: Sequence[Scope],
+    contract: Contract,
+    notes: Iterable[str],
+) -> RenderableType:
+    """The same for several subjects: what is done with each."""
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_row(Text(doing, style="dim"), Text(f"{who}: {schedulers}", style="bold"))
+    for what, identities in doing.items():
+        table.add_row(Text(what, style="dim"), Text(subject_line(identities), style="bold"))
     table.add_row(Text("scope", style="dim"), Text("\n".join(scope_lines(scope_name, scopes))))
     table.add_row(Text("contract", style="dim"), Text("\n".join(contract_lines(contract))))
     return Group(
         Text(f"kvrace {kvrace.__version__}"), *(Text(f"note: {note}", style="yellow") for note in notes), table
     )
+
+
+def subject_line(identities: Iterable[Identity]) -> str:
+    """One subject with its version, and its schedulers."""
+    seen = list(identities)
+    schedulers = " and ".join(dict.fromkeys(identity.scheduler for identity in seen))
+    return f"{f'{seen[0].name} {seen[0].version}'.strip()}: {schedulers}"
 
 
 def scope_lines(name: str, scopes: Sequence[Scope]) -> list[str]:
@@ -180,11 +196,11 @@ def bound(result: CheckResult, name: str, verdict: Verdict) -> str:
     """Over what a verdict holds, and for a violation in how many cases."""
     cases = result.cases
     if verdict == "holds":
-        return f"{_all_cases(len(cases))}, {count(result.states, 'state')}, exhausted"
+        return f"{all_cases(len(cases))}, {count(result.states, 'state')}, exhausted"
     if verdict == "incomplete":
         return f"not decided: {result.stopped} in case {result.stopped_in} of {result.cases_planned}"
     broken = sum(case.verdicts[name] == "violated" for case in cases)
-    where = _all_cases(broken) if broken == len(cases) else f"{broken} of {count(len(cases), 'case')}"
+    where = all_cases(broken) if broken == len(cases) else f"{broken} of {count(len(cases), 'case')}"
     return f"in {where}"
 
 
@@ -225,7 +241,7 @@ def finding(
 def verdict_line(result: CheckResult, identities: Sequence[Identity]) -> Text:
     """The verdict with who was checked and its bound, as the last line of the report."""
     who = _who(identities)
-    bound = f"over {_all_cases(len(result.cases))} ({count(result.states, 'state')})"
+    bound = f"over {all_cases(len(result.cases))} ({count(result.states, 'state')})"
     if result.verdict == "holds":
         what = "every property" if result.conformance is None else "every property, and conformance"
         return Text(f"✓ holds on {who}: {what}, {bound}, exhausted", style=STYLES["holds"])
@@ -265,5 +281,6 @@ def stop_words(stopped: str) -> tuple[str, str]:
     return _STOPS.get(stopped, (stopped, "run it again"))
 
 
-def _all_cases(number: int) -> str:
+def all_cases(number: int) -> str:
+    """The cases of a run that reached its end, by their number."""
     return {1: "the one case", 2: "both cases"}.get(number, f"all {number} cases")

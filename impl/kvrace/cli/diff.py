@@ -1,0 +1,177 @@
+"""``kvrace diff``: two schedulers over every order of a scope, and where the second does what the first does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvmodel.contract import Contract
+from kvmodel.errors import KvraceError, quoted
+from kvmodel.scope import Scheduling, Scope
+from kvrace.check import Limits
+from kvrace.cli import options
+from kvrace.cli.check import named_option
+from kvrace.cli.interrupt import interruptible
+from kvrace.cli.reports import STANDARD_OUTPUT, show
+from kvrace.cli.scopes import ScopeOptions
+from kvrace.diff import diff
+from kvrace.files import check_target, encodable, write_atomically
+from kvrace.render import diff as rendered
+from kvrace.render.diff_json import diff_json
+from kvrace.render.output import Output, standard_error, standard_output
+from kvrace.render.progress import ProgressLine, progress_line
+from kvrace.render.terminal import heading
+from kvrace.subjects import SubjectChoice, choose_subject, stdout_to_stderr
+from kvrace.watchdog import ending
+
+Both = tuple[SubjectChoice, SubjectChoice]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A run, fully checked before it begins."""
+
+    both: Both
+    scope_name: str
+    scopes: Sequence[Scope]
+    contract: Contract
+    strict: bool
+    limits: Limits
+
+
+def diff_command(
+    subjects: options.TwoSubjects = None,
+    policies: options.Policies = None,
+    scheduler: options.Scheduler = None,
+    contract: options.Contract = "exactly-once",
+    strict: options.Strict = False,
+    scope: options.ScopeName = None,
+    requests: options.Requests = None,
+    blocks: options.Blocks = None,
+    block_size: options.BlockSize = None,
+    prompt_blocks: options.PromptBlocks = None,
+    prompts: options.Prompts = None,
+    output_tokens: options.OutputTokens = None,
+    token_budget: options.TokenBudget = None,
+    priorities: options.Priorities = None,
+    prefix_sharing: options.PrefixSharing = False,
+    early_stop: options.EarlyStop = False,
+    separate_ends: options.SeparateEnds = False,
+    engine_order: options.EngineOrder = False,
+    time_limit: options.TimeLimit = None,
+    max_states: options.MaxStates = None,
+    call_timeout: options.CallTimeout = 10.0,
+    json: options.Json = None,
+    no_color: options.NoColor = False,
+) -> int:
+    """Compare two schedulers on every order of events within a scope, and show the shortest order to each difference.
+
+    Both play the same orders, step by step. After every event they must have
+    decided the same, told workers, clients and connector the same, and freed the
+    same blocks. Where the first one breaks a property, the transition is excused:
+    it is counted, and nothing is asked of the second there or after it. So a
+    remedy can be held against what it mends: the same everywhere else?
+
+    \b
+    Examples:
+      kvrace diff --subject vllm --subject fixed      kvrace's drop-in scheduler
+      kvrace diff --subject vllm --subject mine:Sched --scope seed
+      kvrace diff --strict --subject mine:Old --subject mine:New
+      kvrace diff --subject vllm --subject reference --policy skip
+      kvrace diff --subject reference --policy assert \\
+                  --subject reference --policy wait_for_all
+
+    \b
+    Exit status:
+      0  the same over the whole scope
+      1  there is a difference
+      2  usage or environment error, with one line on standard error
+      3  incomplete: a limit was reached first, and there is no difference so far
+    """
+    output = standard_error(not no_color) if json == STANDARD_OUTPUT else standard_output(not no_color)
+    name, scopes = ScopeOptions(
+        scope,
+        requests,
+        blocks,
+        block_size,
+        prompt_blocks,
+        prompts,
+        output_tokens,
+        token_budget,
+        priorities,
+        prefix_sharing,
+        early_stop,
+        separate_ends,
+        engine_order,
+    ).scopes()
+    under = Contract.parse(contract)
+    if scheduler not in (None, "sync", "async"):
+        raise KvraceError(f"unknown scheduler {quoted(scheduler)}: use sync or async")
+    Limits.of(time_limit, max_states, call_timeout, named_option)  # refused before vLLM is imported
+    specs = _with_policies(subjects or [], policies or [])
+    if json not in (None, STANDARD_OUTPUT):
+        check_target(Path(json), "--json")
+    with progress_line(not no_color) as line:
+        with stdout_to_stderr():
+            first, second = (choose_subject(spec, policy, line.importing) for spec, policy in specs)
+        cases = _cases((first, second), scopes, scheduler)
+        limits = Limits.of(time_limit, max_states, call_timeout, named_option)
+        return _run(_Plan((first, second), name, cases, under, strict, limits), json, output, line)
+
+
+def _with_policies(subjects: Sequence[str], policies: Sequence[str]) -> list[tuple[str, str | None]]:
+    """Both subjects, each with its policy: one for each reference scheduler in their order, or none at all."""
+    if len(subjects) != 2:
+        raise KvraceError("two schedulers are compared: give --subject twice, as in --subject vllm --subject fixed")
+    references = subjects.count("reference")
+    if policies and len(policies) != references:
+        raise KvraceError(
+            f"--policy is for the reference scheduler, which is named {references} times here: give it as often, in the same order"
+        )
+    left = iter(policies)
+    return [(spec, next(left, None) if spec == "reference" else None) for spec in subjects]
+
+
+def _cases(both: Both, scopes: Sequence[Scope], scheduler: str | None) -> list[Scope]:
+    """The scopes that both can play. Raises KvraceError when there are none."""
+    played = [set(choice.cases(scopes, scheduler)) for choice in both]
+    cases = [scope for scope in scopes if scope in played[0] & played[1]]
+    if not cases:
+        words = " and ".join(f"{choice.spec} plays {choice.schedulings[0]} scheduling only" for choice in both)
+        raise KvraceError(f"{words}: there is nothing that both can play")
+    return cases
+
+
+def _run(plan: _Plan, json: str | None, output: Output, line: ProgressLine) -> int:
+    target = None if json in (None, STANDARD_OUTPUT) else Path(json).absolute()
+    make_first, make_second = (ending(choice.make, plan.limits.call_seconds) for choice in plan.both)
+    one_of_each: dict[Scheduling, Scope] = {}
+    for scope in plan.scopes:
+        one_of_each.setdefault(scope.scheduling, scope)
+    with stdout_to_stderr():
+        who = (
+            [make_first(scope).identity for scope in one_of_each.values()],
+            [make_second(scope).identity for scope in one_of_each.values()],
+        )
+    doing = {"comparing": who[0], "with": who[1]}
+    show(output, heading(doing, plan.scope_name, plan.scopes, plan.contract, ()))
+    with interruptible(line.exploring) as listen, stdout_to_stderr():
+        result = diff(
+            make_first,
+            make_second,
+            plan.scopes,
+            plan.contract,
+            scope_name=plan.scope_name,
+            strict=plan.strict,
+            limits=plan.limits,
+            listen=listen,
+        )
+    line.clear()
+    show(output, rendered.report(result, who, output.width))
+    text = diff_json(result, who)
+    if target is not None:
+        write_atomically(target, text)
+    elif json == STANDARD_OUTPUT:
+        standard_output(color=False).write(encodable(text))
+    return result.exit_code
