@@ -10,6 +10,7 @@ import kvrace
 from kvrace.cli.check import check_command
 from kvrace.cli.diff import diff_command
 from kvrace.cli.export import export_command
+from kvrace.cli.matrix import matrix_app
 from kvrace.cli.mutants import mutants_command
 from kvrace.cli.promela import promela_command
 from kvrace.cli.prove import prove_command
@@ -38,6 +39,7 @@ app.command("replay")(replay_command)
 app.command("show")(show_command)
 app.command("export")(export_command)
 app.command("mutants")(mutants_command)
+app.add_typer(matrix_app, name="matrix")
 app.command("prove")(prove_command)
 app.command("promela")(promela_command)
 app.command("suite")(suite_command)

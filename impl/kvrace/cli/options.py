@@ -294,6 +294,55 @@ TraceFolder = Annotated[
 NoColor = Annotated[
     bool, typer.Option("--no-color", metavar="", help="No escape codes (as with NO_COLOR).", rich_help_panel=_OUTPUT)
 ]
+RemedyNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--remedy",
+        metavar="NAME",
+        help=f"Only this one; may be given more than once. {', '.join(POLICIES)}.",
+        callback=_not_empty,
+        rich_help_panel=_SUBJECT,
+    ),
+]
+ContractNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--contract",
+        metavar="NAME[,NAME]",
+        help=f"Only under this one; may be given more than once. {', '.join(MEANINGS)}.",
+        callback=_not_empty,
+        rich_help_panel=_SUBJECT,
+    ),
+]
+MatrixSubject = Annotated[
+    str,
+    typer.Option(
+        "--subject",
+        metavar="vllm|reference",
+        help="Whose scheduler the remedies change.",
+        callback=_not_empty,
+        rich_help_panel=_SUBJECT,
+    ),
+]
+MatrixScope = Annotated[
+    str | None,
+    typer.Option(
+        "--scope",
+        metavar="NAME",
+        help=f"A scope by name: {', '.join(NAMED_SCOPES)}. Default: pair.",
+        callback=_not_empty,
+        rich_help_panel=_SCOPE,
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        metavar="N",
+        help="Explorations at a time, each in a process of its own. Default: the number of cores.",
+        rich_help_panel=_LIMITS,
+    ),
+]
 MutantsOf = Annotated[
     str,
     typer.Option(
