@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import NamedTuple
 
 from kvmodel.contract import EXACTLY_ONCE, Contract
@@ -203,7 +202,6 @@ def subject_of(subject: str, remedy: str) -> tuple[str, str | None]:
     return ("vllm" if remedy == DEFAULT_POLICY else remedy), None
 
 
-@cache
 def _choice(subject: str, remedy: str) -> SubjectChoice:
     return choose_subject(*subject_of(subject, remedy))
 

@@ -8,6 +8,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
@@ -96,16 +97,14 @@ def _started(work: Work[Any, Any], processes: int) -> Iterator[list[Connection]]
 
 @contextmanager
 def _ctrl_c_is_ours() -> Iterator[None]:
-    """Processes that are started here ignore Ctrl-C, which a terminal sends to all: this one ends them."""
-    try:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except ValueError:  # not in the main thread, where no signal is heard anyway
-        yield
-        return
+    """Processes that are started here never hear Ctrl-C, which a terminal sends to all: this one ends them. One that comes
+    meanwhile is heard afterwards."""
+    resource_tracker.ensure_running()  # else it is started with the first process, and lets all signals through from then on
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(work: Work[Any, Any], line: Connection) -> None:

@@ -86,8 +86,8 @@ def remedies_command(
     name, scopes = ScopeOptions(named, requests, blocks).scopes()
     folder = TraceFolder(Path(trace_dir))
     try:
-        show(output, header(subject, name, scopes, chosen))
         with progress_line(not no_color) as line, interruptible(line.filling) as listen:
+            show(output, header(subject, name, scopes, chosen))
             explorer = Explorer(subject, name, max_states)
             made = matrix(explorer, chosen, under, scopes, jobs=jobs or os.cpu_count() or 1, listen=listen)
         traces = _written(made, folder)

@@ -29,11 +29,9 @@ _LEGEND = (
 
 def header(subject: str, scope_name: str, scopes: Sequence[Scope], remedies: Sequence[str]) -> RenderableType:
     """What is about to be compared, over what."""
+    many = f"{len(remedies)} remedies" if len(remedies) > 1 else remedies[0]
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_row(
-        Text("comparing", style="dim"),
-        Text(f"{len(remedies)} remed{'ies' if len(remedies) > 1 else 'y'} on {subject}", style="bold"),
-    )
+    table.add_row(Text("comparing", style="dim"), Text(f"{many} on {subject}", style="bold"))
     table.add_row(Text("scope", style="dim"), Text("\n".join(scope_lines(scope_name, scopes))))
     return Group(Text(f"kvrace {kvrace.__version__}"), table)
 

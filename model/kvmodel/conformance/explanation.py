@@ -107,7 +107,8 @@ class _Told:
     def schedule(self) -> tuple[Part, ...]:
         step = str(len(self.t.before.steps) + 1)
         preempted = tuple((("preempt", name, self.giving_back(name)),) for name in self.preempted())
-        served = tuple(item for name in self.by_service() if (item := self.service(name, step)))
+        live = [name for name in self.by_service() if self.now[name] in LIVE]
+        served = tuple(item for name in live if (item := self.service(name, step)))
         begun = ((("build", step),),)
         return ((*self.given_back(), *self.reclaimed(), *preempted), begun, served, ((("dispatch", step),),))
 
