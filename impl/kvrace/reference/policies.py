@@ -32,18 +32,21 @@ class AssertPolicy:
         request = scheduler.requests[request_id]
         if request.status is Status.WAITING_FOR_REMOTE_KVS:
             scheduler.loaded.add(request_id)
-        else:
-            self.transfer_over(scheduler, request, "load")
+        elif self.frees(request, "load"):
+            scheduler.release(request)
 
     def save_reported(self, scheduler: ReferenceScheduler, request_id: str) -> None:
         """Raises AssertionError for a request that is unknown or not over."""
         if request_id not in scheduler.requests:
             raise AssertionError("a save of an unknown request is reported")
-        self.transfer_over(scheduler, scheduler.requests[request_id], "save")
+        request = scheduler.requests[request_id]
+        if self.frees(request, "save"):
+            scheduler.release(request)
 
-    def transfer_over(self, scheduler: ReferenceScheduler, request: Request, direction: Direction) -> None:
-        """A transfer of a known request that does not wait for it is reported. Raises AssertionError if the request is not over."""
-        scheduler.release(request)
+    def frees(self, request: Request, direction: Direction) -> bool:
+        """A transfer of a known request that does not wait for it is reported: whether its blocks are freed. To free those of a
+        request that is not over raises AssertionError."""
+        return True
 
     def before_schedule(self, scheduler: ReferenceScheduler) -> None:
         """A step is about to be scheduled. vLLM holds blocks for as long as it takes."""
@@ -68,9 +71,8 @@ class SkipPolicy(SkipSendsPolicy):
 class ToleratePolicy(SkipPolicy):
     """The same, and no report frees the blocks of a request that is not over."""
 
-    def transfer_over(self, scheduler: ReferenceScheduler, request: Request, direction: Direction) -> None:
-        if request.status.finished:
-            super().transfer_over(scheduler, request, direction)
+    def frees(self, request: Request, direction: Direction) -> bool:
+        return request.status.finished
 
 
 class NotWhileLoadingPolicy(AssertPolicy):
@@ -85,18 +87,16 @@ class WaitForBothPolicy(AssertPolicy):
     def held(self, request: Request, awaited: set[Direction]) -> None:
         request.awaited = awaited
 
-    def transfer_over(self, scheduler: ReferenceScheduler, request: Request, direction: Direction) -> None:
+    def frees(self, request: Request, direction: Direction) -> bool:
         request.awaited.discard(direction)
-        if not request.awaited:
-            super().transfer_over(scheduler, request, direction)
+        return not request.awaited
 
 
 class WaitForAllPolicy(WaitForBothPolicy, SkipPolicy):
     """The remedy that works. A report that nobody waits for changes nothing."""
 
-    def transfer_over(self, scheduler: ReferenceScheduler, request: Request, direction: Direction) -> None:
-        if direction in request.awaited:
-            super().transfer_over(scheduler, request, direction)
+    def frees(self, request: Request, direction: Direction) -> bool:
+        return direction in request.awaited and super().frees(request, direction)
 
 
 class ReclaimPolicy(SkipPolicy):
