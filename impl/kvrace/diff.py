@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kvmodel.contract import Contract
-from kvmodel.differences import Difference, differences, kind_of
+from kvmodel.differences import Difference, differences, kind_of, say
 from kvmodel.errors import KvraceError
 from kvmodel.events import Event
 from kvmodel.explorer import Edge
@@ -129,7 +129,8 @@ class DiffRun:
             and kind_of(first[-1].event, shown[-1]) == kind
         )
         if not as_before:
-            guilty = self.both[[one.first for one in shown[-1]] == [one.first for one in found.differences]]
+            as_it_was = all(say(first[-1], one.aspect) == one.first for one in found.differences)
+            guilty = self.both[1] if as_it_was else self.both[0]
             raise not_the_same_twice(guilty, f"'{found.differences[0].aspect}' was not as before", found.order)
         return FoundDifference(
             kind,

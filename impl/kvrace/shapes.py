@@ -125,3 +125,16 @@ def record(made: Callable[..., Value], **fields: Reader[Any]) -> Reader[Value]:
         return made(**{name: reader(getattr(value, name), f"{place}: {name}") for name, reader in fields.items()})
 
     return read
+
+
+def table(made: Callable[..., Value], **fields: Reader[Any]) -> Reader[Value]:
+    """A JSON object with exactly these fields, handed to ``made`` by name."""
+
+    def read(value: Any, place: str) -> Value:
+        if not isinstance(value, dict):
+            raise KvraceError(f"{place} is not a table")
+        for name in [*sorted(fields.keys() - value.keys()), *sorted(value.keys() - fields.keys())]:
+            raise KvraceError(f"{place} has {'no' if name in fields else 'an unknown'} field {quoted(name)}")
+        return made(**{name: reader(value[name], f"{place}: {name}") for name, reader in fields.items()})
+
+    return read

@@ -6,7 +6,7 @@ Compared is what a scheduler decides, tells and frees: everything in its :class:
 * of an exception, that there is one: its words and its place are those of the code;
 * of ``tables``, which requests some table still names: names of tables are names of attributes;
 * of ``negative``, whether a property is broken by it: counters are attributes, too;
-* of ``held_back``, the blocks that nobody owns: a class that lists blocks which their requests own as well holds back none.
+* of ``held_back``, which blocks they are: their order is that of attributes.
 """
 
 from __future__ import annotations
@@ -92,11 +92,8 @@ def _broken(shown: Shown) -> tuple[str, ...]:
     return tuple([finding.property for finding in shown.findings])
 
 
-def _nowhere_else(shown: Shown) -> list[int]:
-    if not shown.observation.held_back:
-        return []
-    owned = {block for _, blocks in shown.observation.owned for block in blocks}
-    return sorted(set(shown.observation.held_back) - owned)
+def _held_back(shown: Shown) -> list[int]:
+    return sorted(shown.observation.held_back)
 
 
 def _left_in_tables(shown: Shown) -> set[str]:
@@ -175,9 +172,9 @@ ASPECTS: tuple[Aspect, ...] = (
     ),
     Aspect(
         "held back",
-        "the blocks that nobody owns and that are not free yet",
-        _nowhere_else,
-        lambda shown: _words(_nowhere_else(shown)),
+        "the blocks that are kept for later, wherever a scheduler keeps them",
+        _held_back,
+        lambda shown: _words(_held_back(shown)),
     ),
     Aspect(
         "references",
@@ -230,6 +227,11 @@ def differences(first: Shown, second: Shown) -> tuple[Difference, ...]:
         for aspect in (ASPECTS if returned else (CRASH,))
         if aspect.read(first) != aspect.read(second)
     )
+
+
+def say(shown: Shown, aspect: str) -> str:
+    """What is there of one aspect, in words."""
+    return next(one for one in ASPECTS if one.name == aspect).say(shown)
 
 
 _FOLLOWING = frozenset(aspect.name for aspect in ASPECTS if aspect.follows)

@@ -24,6 +24,12 @@ AIMS = {
         1.0,
     ),
     "peak_mib_per_100k_states": ("peak MiB per 100,000 states", None),
+    "fixed_over_stock_connector": (
+        "schedule() and update_from_output() of the drop-in scheduler over vLLM's, 64 requests, some with transfers",
+        1.02,
+    ),
+    "fixed_over_stock_no_connector": ("the same without a connector", 1.02),
+    "seconds_import_fixed": ("seconds that importing the drop-in adds to importing vLLM's schedulers", 0.05),
 }
 
 
@@ -46,10 +52,24 @@ def time_to_seed(rounds: int) -> dict[str, Any]:
     }
 
 
+def import_cost(rounds: int) -> dict[str, Any]:
+    """The drop-in as vLLM imports it: its schedulers are there already."""
+    program = (
+        "import time; started = time.perf_counter(); import kvrace.vllm.fixed; print(time.perf_counter() - started)"
+    )
+    runs = [_output(f"{IMPORT}; {program}") for _ in range(rounds)]
+    return {"seconds_import_fixed": statistics.median(map(float, runs))}
+
+
+def _output(program: str) -> str:
+    """The last line that a program prints."""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return run.stdout.splitlines()[-1]
+
+
 def _in_own_process(module: str, function: str, argument: str = "") -> dict[str, Any]:
     program = f"import json; from tests.bench.{module} import {function}; print(json.dumps({function}({argument})))"
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    figures: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    figures: dict[str, Any] = json.loads(_output(program))
     return figures
 
 
@@ -75,6 +95,8 @@ def main() -> None:
         ("exploration", lambda: _in_own_process("exploration", "explore_and_compare", "5")),
         ("memory", lambda: _in_own_process("exploration", "peak_memory")),
         ("random orders", lambda: _in_own_process("random_orders", "cover")),
+        ("overhead", lambda: _in_own_process("overhead", "compare", "4000")),
+        ("imports", lambda: import_cost(3)),
         ("start", lambda: time_to_seed(3)),
     ):
         print(f"measuring {name} …", file=sys.stderr, flush=True)
@@ -86,7 +108,7 @@ def main() -> None:
     )
     table = Table("figure", "measured", "aim")
     for name, (meaning, aim) in AIMS.items():
-        table.add_row(meaning, f"{figures[name]:.2f}", "-" if aim is None else f"{aim:g}")
+        table.add_row(meaning, f"{figures[name]:.3f}", "-" if aim is None else f"{aim:g}")
     Console().print(table)
     Console().print(_coverage(figures))
     print(f"{figures['transitions_per_second']:.0f} transitions a second; written to build/bench.json")

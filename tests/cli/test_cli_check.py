@@ -186,7 +186,7 @@ def test_the_version(kvrace: Any) -> None:
     assert kvrace("--version").out.startswith("kvrace 0.")
 
 
-@pytest.mark.parametrize("command", ["check", "replay", "show", "export", "mutants", "promela", "suite"])
+@pytest.mark.parametrize("command", ["check", "diff", "replay", "show", "export", "mutants", "promela", "suite"])
 def test_no_line_of_the_examples_and_the_exit_status_is_folded(
     kvrace: Any, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:

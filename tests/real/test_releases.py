@@ -85,6 +85,18 @@ def test_found_orders_fail_again_there(release: Release, tmp_path: Path) -> None
     assert again.returncode == 1 and again.stdout.count("still failing") >= len(traces), again.stdout + again.stderr
 
 
+def test_the_drop_in_holds_there_as_on_the_installed_release(release: Release, tmp_path: Path) -> None:
+    for scope in (
+        ["--scope", "small"],
+        ["--requests", "load_save", "--contract", "unclaimed,duplicate,unsolicited,lossy"],
+    ):
+        other = _checked(tmp_path, "--subject", "fixed", *scope, release=release)
+        installed = _checked(tmp_path, "--subject", "fixed", *scope)
+        assert other["subject"]["version"] == release.version
+        assert _table(other) == _table(installed)
+        assert "no-crash" not in {found["property"] for found in other["violations"]}
+
+
 def test_states_that_a_hold_on_prefills_tells_apart_are_kept_apart(release: Release, tmp_path: Path) -> None:
     """The counters of steps and the newest step with a prefill are compared by their distance. Compared as they are, which is
     what a class that names them gets, they give more states and the same verdicts."""

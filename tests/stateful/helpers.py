@@ -12,6 +12,7 @@ from kvmodel.profiles import PROFILES
 from kvmodel.scope import Scope
 from kvmodel.strategies import scopes
 from kvrace.reference.subject import ReferenceSubject
+from kvrace.subjects import choose_subject
 from kvrace.vllm.subject import VllmSubject
 
 STEPS = 10_000 * (20 if os.environ.get("KVRACE_PROFILE") == "nightly" else 1)
@@ -24,6 +25,11 @@ REFERENCE_SCOPES = scopes(token_budgets=False, priorities=False)
 @cache
 def vllm(scope: Scope) -> Subject:
     return VllmSubject(scope)
+
+
+@cache
+def fixed(scope: Scope) -> Subject:
+    return choose_subject("fixed", None).make(scope)
 
 
 @cache

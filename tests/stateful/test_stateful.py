@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.strategies import SearchStrategy
 
-from kvmodel.contract import Contract
+from kvmodel.contract import EXACTLY_ONCE, Contract
 from kvmodel.coverage import Coverage
 from kvmodel.errors import KvraceError
 from kvmodel.milestones import MILESTONE_NAMES
@@ -21,7 +21,7 @@ from kvmodel.strategies import scopes
 from kvrace.check import check
 from kvrace.reference.mutants import MUTANTS
 from kvrace.reference.subject import ReferenceSubject
-from tests.stateful.helpers import FROM_NOTHING, REFERENCE_SCOPES, STEPS, reference, vllm
+from tests.stateful.helpers import FROM_NOTHING, REFERENCE_SCOPES, STEPS, fixed, reference, vllm
 
 TO_THE_CRASH = ["add A", "schedule", "abort A", "update load:A save:A"]
 TO_THE_USE_AFTER_FREE = (
@@ -104,6 +104,13 @@ def test_ten_thousand_steps_on_vllm_with_every_vocabulary_are_silent_under_the_c
     """Under ``single`` the explorer finds nothing in any named scope. What that contract rules out is all that is not reached."""
     seen = silent(vllm, scopes(), STEPS, "single")
     assert seen.missing == ("load-and-save",)
+
+
+@pytest.mark.slow
+@pytest.mark.vllm
+@pytest.mark.parametrize("contract", [EXACTLY_ONCE, "duplicate,unsolicited"])
+def test_ten_thousand_steps_on_the_drop_in_with_every_vocabulary_are_silent_and_see_everything(contract: str) -> None:
+    assert silent(fixed, scopes(), STEPS, contract).missing == ()
 
 
 HANGS = {"preempt-hang"}

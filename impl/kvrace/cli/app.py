@@ -9,6 +9,7 @@ import typer
 import kvrace
 from kvrace.cli.check import check_command
 from kvrace.cli.diff import diff_command
+from kvrace.cli.doctor import doctor_command
 from kvrace.cli.export import export_command
 from kvrace.cli.matrix import matrix_app
 from kvrace.cli.mutants import mutants_command
@@ -35,6 +36,7 @@ app = typer.Typer(
 )
 app.command("check")(check_command)
 app.command("diff")(diff_command)
+app.command("doctor")(doctor_command)
 app.command("replay")(replay_command)
 app.command("show")(show_command)
 app.command("export")(export_command)

@@ -565,3 +565,35 @@ ListTheorems = Annotated[
     bool,
     typer.Option("--list", metavar="", help="List the statements and what each assumes, and exit."),
 ]
+_DEPLOYMENT = "What is deployed"
+KvTransferConfig = Annotated[
+    str | None,
+    typer.Option(
+        "--kv-transfer-config",
+        metavar="JSON|FILE",
+        help="As 'vllm serve' takes it, or the file that has it (@FILE as well). Without it: no connector.",
+        callback=_not_empty,
+        rich_help_panel=_DEPLOYMENT,
+    ),
+]
+SchedulerClass = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler-cls",
+        metavar="PATH.CLASS",
+        help="As 'vllm serve' takes it. Without it: the class that vLLM chooses.",
+        callback=_not_empty,
+        rich_help_panel=_DEPLOYMENT,
+    ),
+]
+EngineScheduling = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        metavar="sync|async",
+        help="Whether asynchronous scheduling is off or on. Without it: the default, which is on, except on a CPU. vLLM turns it "
+        "off for pooling models, some kinds of speculative decoding, and executors that cannot do it.",
+        callback=_not_empty,
+        rich_help_panel=_DEPLOYMENT,
+    ),
+]

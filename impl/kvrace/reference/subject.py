@@ -15,6 +15,7 @@ from kvmodel.port import (
     Identity,
     Observation,
     Response,
+    ScheduledRequest,
     SubjectHang,
     UnknownSubject,
 )
@@ -102,8 +103,7 @@ class ReferenceSubject:
                 case Abort(name):
                     self.scheduler.abort(name)
                 case Schedule():
-                    step = self.scheduler.schedule()
-                    self._steps.append(step)
+                    step = self._announced(self.scheduler.schedule())
                 case Update():
                     notices = self._update(event)
         except SubjectHang as hang:
@@ -111,6 +111,16 @@ class ReferenceSubject:
         except Exception as error:
             crash = _crash(error, f"{type(error).__name__} ({error})")
         return Response(step, tuple(connector.loads), tuple(connector.handovers), notices, crash)
+
+    def _announced(self, step: DispatchedStep) -> DispatchedStep:
+        """The step as ``SchedulerOutput`` tells workers of it: requests that are new to them come first."""
+        self._steps.append(step)
+        requests = self.scheduler.requests
+
+        def is_known(entry: ScheduledRequest) -> bool:
+            return not entry.replaces or requests[entry.request].was_preempted
+
+        return step._replace(scheduled=tuple(sorted(step.scheduled, key=is_known)))
 
     def _request(self, name: str) -> Request:
         prompt = self.scope.prompt(self.scope.names.index(name))

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from kvmodel.differences import CRASH
 from kvmodel.port import Identity
 from kvrace.diffresult import DiffResult, FoundDifference
 from kvrace.render.looks import INDENT, SIGNS, STYLES, count
@@ -73,6 +74,9 @@ def _difference(found: FoundDifference, number: str, width: int, legend: Legend)
 def summary(found: FoundDifference) -> str:
     """After which event what is not the same."""
     after = f"after '{found.events[-1]}'" if found.events else "before any event"
+    told = found.differences[0]
+    if told.aspect == CRASH.name:
+        return f"at '{found.events[-1]}' the first {told.first}, and the second {told.second}"
     return f"{after} they differ in {', '.join(found.kind[1:])}"
 
 
@@ -95,17 +99,15 @@ def _values(found: FoundDifference) -> Table:
 
 def verdict_line(result: DiffResult, both: Both) -> Text:
     """The verdict with who was compared and its bound, as the last line of the report."""
-    first, second = map(subject_line, both)
+    who = f"{subject_line(both[1])}, compared with {subject_line(both[0])}"
     compared = f"{count(result.compared, 'transition')} compared"
     bound = f"over {all_cases(len(result.cases))}, exhausted"
     if result.verdict == "same":
         excused = f", {result.excused:,} excused" if result.excused else ""
-        return Text(f"✓ same: {second} does what {first} does, {bound}: {compared}{excused}", STYLES["holds"])
+        return Text(f"✓ same in every order: {who}, {bound}: {compared}{excused}", STYLES["holds"])
     limit, remedy = stop_words(result.stopped or "interrupted")
-    unfinished = f"{limit} in case {len(result.cases)} of {len(result.planned)}; {remedy}"
+    unfinished = f"{limit} in case {max(1, len(result.cases))} of {len(result.planned)}; {remedy}"
     if result.verdict == "incomplete":
-        return Text(
-            f"? incomplete: {second} does what {first} does in {compared}, but {unfinished}", STYLES["incomplete"]
-        )
-    line = Text(f"✗ different: {second} does not do what {first} does", style=STYLES["violated"])
+        return Text(f"? incomplete: {who}: no difference in {compared}, but {unfinished}", STYLES["incomplete"])
+    line = Text(f"✗ different: {who}", style=STYLES["violated"])
     return line.append(f", {bound}" if result.complete else f"; not exhausted: {unfinished}", style="default")

@@ -1,0 +1,65 @@
+"""``kvrace doctor``: which known orders can hit this deployment of vLLM, and what to do about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kvmodel.errors import KvraceError, quoted
+from kvmodel.scope import SCHEDULINGS
+from kvrace.cli import options
+from kvrace.cli.program import program
+from kvrace.cli.reports import STANDARD_OUTPUT, show
+from kvrace.doctor import diagnose
+from kvrace.files import check_target, write_atomically
+from kvrace.installed import installed_vllm
+from kvrace.render.doctor import diagnosis as rendered
+from kvrace.render.doctor_json import diagnosis_json
+from kvrace.render.output import standard_error, standard_output
+from kvrace.transferconfig import read_config
+
+
+def doctor_command(
+    kv_transfer_config: options.KvTransferConfig = None,
+    scheduler_cls: options.SchedulerClass = None,
+    scheduler: options.EngineScheduling = None,
+    json: options.Json = None,
+    no_color: options.NoColor = False,
+) -> int:
+    """Say which known orders can hit this deployment of vLLM, and what to do.
+
+    Reads which vLLM is installed, and imports nothing of it: no GPU is needed,
+    and nothing is played. For the scheduler it has the results of 'kvrace check'
+    on each release that was checked; for a connector of vLLM, what was read in
+    its source, as long as the installed text is the one that was read. What is
+    neither checked nor read is undetermined.
+
+    \b
+    Examples:
+      kvrace doctor --kv-transfer-config '{"kv_connector": "NixlConnector", "kv_role": "kv_consumer"}'
+      kvrace doctor --kv-transfer-config @transfer.json
+      kvrace doctor --kv-transfer-config @transfer.json --scheduler sync
+      kvrace doctor --kv-transfer-config @transfer.json \\
+                    --scheduler-cls kvrace.vllm.fixed.FixedAsyncScheduler
+      kvrace doctor --kv-transfer-config @transfer.json --json -
+
+    \b
+    Exit status:
+      0  no known order can hit this deployment
+      1  at least one known order can hit it
+      2  usage or environment error, with one line on standard error
+      3  undetermined: something was neither checked nor read
+    """
+    if scheduler is not None and scheduler not in SCHEDULINGS:
+        raise KvraceError(f"unknown scheduler {quoted(scheduler)}: use sync or async")
+    if json is not None and json != STANDARD_OUTPUT:
+        check_target(Path(json), "--json")
+    connector = None if kv_transfer_config is None else read_config(kv_transfer_config)
+    engine = next((scheduling for scheduling in SCHEDULINGS if scheduling == scheduler), None)
+    found = diagnose(installed_vllm(), connector, scheduler_cls, engine)
+    output = standard_error(not no_color) if json == STANDARD_OUTPUT else standard_output(not no_color)
+    show(output, rendered(found, program()))
+    if json == STANDARD_OUTPUT:
+        standard_output(color=False).write(diagnosis_json(found, program()))
+    elif json is not None:
+        write_atomically(Path(json), diagnosis_json(found, program()))
+    return found.exit_code

@@ -1,0 +1,102 @@
+"""``--kv-transfer-config`` as ``vllm serve`` takes it: which connectors it names. It may come from anywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kvmodel.errors import KvraceError, quoted
+from kvrace.files import reason
+from kvrace.known.connectors import ROLES, Role
+from kvrace.shapes import text
+
+OPTION = "--kv-transfer-config"
+MULTI = "MultiConnector"
+_LARGEST, _DEEPEST, _MOST = 100_000, 4, 32
+_WORD = text(200)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorConfig:
+    """One connector as it is configured. ``module`` is the Python module of one that vLLM does not ship; ``children`` are those of
+    a MultiConnector, in their order."""
+
+    name: str
+    role: Role
+    module: str | None
+    extra: Mapping[str, Any]
+    children: tuple[ConnectorConfig, ...] = ()
+
+    def leaves(self) -> Iterator[ConnectorConfig]:
+        """The connectors that move something: all but those that only hold others."""
+        if not self.children:
+            yield self
+        for child in self.children:
+            yield from child.leaves()
+
+
+def read_config(given: str) -> ConnectorConfig | None:
+    """From JSON, ``@FILE`` or the path of a file; None where no connector is named. Raises KvraceError with one line."""
+    where, raw = _source(given)
+    if len(raw) > _LARGEST:
+        raise KvraceError(f"{where}: longer than {_LARGEST:,} characters")
+    try:
+        data = json.loads(raw)
+    except RecursionError as error:
+        raise KvraceError(f"{where}: nested too deeply") from error
+    except ValueError as error:
+        raise KvraceError(f"{where}: not JSON: {error}") from error
+    return _connector(data, where, 1)
+
+
+def _source(given: str) -> tuple[str, str]:
+    if given.lstrip().startswith(("{", "[", '"')):
+        return OPTION, given
+    path = Path(given.removeprefix("@"))
+    try:
+        with open(path, encoding="utf-8") as file:
+            return f"{OPTION} {path}", file.read(_LARGEST + 1)
+    except OSError as error:
+        hint = "" if given.startswith("@") else "; give the JSON itself, or the name of a file that has it"
+        raise KvraceError(f"{OPTION}: cannot read {quoted(str(path))}: {reason(error)}{hint}") from error
+    except ValueError as error:  # no UTF-8, or a name with a null in it
+        raise KvraceError(f"{OPTION}: cannot read {quoted(str(path))}: {error}") from error
+
+
+def _connector(data: Any, where: str, depth: int) -> ConnectorConfig | None:
+    if not isinstance(data, dict):
+        raise KvraceError(f"{where}: not a JSON object such as {{'kv_connector': …, 'kv_role': …}}")
+    if data.get("kv_connector") is None:
+        return None
+    name = _WORD(data["kv_connector"], f"{where}: kv_connector")
+    role = data.get("kv_role")
+    if role not in ROLES:
+        raise KvraceError(f"{where}: kv_role of {quoted(name)} is {quoted(role)}: vLLM wants {', '.join(ROLES)}")
+    module = data.get("kv_connector_module_path")
+    if module is not None and not _WORD(module, f"{where}: kv_connector_module_path"):
+        raise KvraceError(f"{where}: kv_connector_module_path is empty")
+    extra = data.get("kv_connector_extra_config", {})
+    if not isinstance(extra, dict):
+        raise KvraceError(f"{where}: kv_connector_extra_config of {quoted(name)} is not a JSON object")
+    children = _children(extra, where, depth) if name == MULTI and not module else ()
+    return ConnectorConfig(name, role, module, extra, children)
+
+
+def _children(extra: Mapping[str, Any], where: str, depth: int) -> tuple[ConnectorConfig, ...]:
+    given = extra.get("connectors")
+    if not isinstance(given, list) or not 1 <= len(given) <= _MOST:
+        raise KvraceError(
+            f"{where}: {MULTI} needs kv_connector_extra_config.connectors: a list of 1 to {_MOST} of them"
+        )
+    if depth == _DEEPEST:
+        raise KvraceError(f"{where}: {MULTI} in {MULTI} more than {_DEEPEST} times")
+    children = []
+    for number, entry in enumerate(given, 1):
+        child = _connector(entry, f"{where}: connector {number}", depth + 1)
+        if child is None:
+            raise KvraceError(f"{where}: connector {number} of {MULTI} has no kv_connector")
+        children.append(child)
+    return tuple(children)

