@@ -18,6 +18,7 @@ from spec.known_tables import KNOWN_TABLES
 from spec.markdown import markdown_table
 from spec.proof_tables import PROOF_RUNS, PROOF_TABLES
 from spec.relation_tables import RELATION_TABLES
+from spec.remedy_tables import REMEDY_RUNS
 from spec.spin_table import agreement
 
 import kvrace
@@ -290,6 +291,7 @@ FROM_RUNS: dict[str, Callable[[], str]] = {
     "vllm-mutants": vllm_mutants,
     "agreement": agreement,
     **PROOF_RUNS,
+    **REMEDY_RUNS,
 }
 
 

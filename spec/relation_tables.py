@@ -62,16 +62,18 @@ def life_of_a_step() -> str:
 
 @cache
 def _models() -> dict[str, Model]:
-    """The relation under each contract, and with each assumption under all weakenings together."""
+    """The relation under each contract, with each assumption under all weakenings together, and with the policies that do more than
+    take reports."""
     contracts = {f"contract `{name}`": Model(POLICIES["wait_for_all"], Contract.parse(name)) for name in MEANINGS}
     weakest = Model(POLICIES["wait_for_all"], EVERYTHING)
     assumed = {f"assumption `{name}`": replace(weakest, assumed=frozenset({name})) for name in ASSUMPTIONS}
-    return {**contracts, **assumed}
+    others = {f"policy `{name}`": Model(POLICIES[name], Contract()) for name in ("not_while_loading", "reclaim")}
+    return {**contracts, **assumed, **others}
 
 
 @cache
 def _all_actions() -> tuple[Action, ...]:
-    """Every action of every contract, each with every guard it has under any contract or assumption."""
+    """Every action of every contract, each with every guard it has under any contract, assumption or policy."""
     found: dict[str, Action] = {}
     for model in (Model(POLICIES["wait_for_all"], EVERYTHING), *_models().values()):
         for action in model.actions:
@@ -145,17 +147,28 @@ def policies() -> str:
     return markdown_table(["policy", "what a report does"], rows)
 
 
-def _after_each(policy: str, reports: tuple[str, str]) -> Iterator[str]:
+_DEADLINE = "deadline"
+_COMING: dict[str, tuple[tuple[str, ...], ...]] = {
+    "not_while_loading": (("load",),),
+    "reclaim": (("load", "save"), ("save", "load"), (_DEADLINE, "load")),
+}
+"""What comes after the abort where it is not the two reports, in both orders."""
+
+
+def _after_each(policy: str, coming: tuple[str, ...]) -> Iterator[str]:
     """What is so after the abort and after each report, for a load and a save of one request that are both pending."""
     instance = scoped(Model(POLICIES[policy], Contract()), Scope(("load_save",)), blocks=1)
     at = instance.start
-    for name in ("add A", "build 1", "take A 1", "start_load A", "dispatch 1", "abort A claimed at_once"):
+    answer = "claimed" if POLICIES[policy].asks_while_loading else "nothing"
+    for name in ("add A", "build 1", "take A 1", "start_load A", "dispatch 1", f"abort A {answer} at_once"):
         at = instance.move_named[name].apply(at)
     yield _so(instance, at)
-    for direction in reports:
-        known = instance.move_named[f"report {direction} A A at_once"]
-        unknown = instance.move_named[f"report_unknown {direction} A"]
-        move = known if known.enabled(at) else unknown
+    for what in coming:
+        if what == _DEADLINE:
+            move = instance.move_named["reclaim A at_once"]
+        else:
+            known = instance.move_named[f"report {what} A A at_once"]
+            move = known if known.enabled(at) else instance.move_named[f"report_unknown {what} A"]
         if not move.survives(at):
             yield "**the engine dies** (`no-crash`)"
             return
@@ -179,9 +192,10 @@ def _so(instance: FiniteInstance, at: int) -> str:
 def abort_during_load() -> str:
     rows = []
     for policy in POLICIES:
-        for reports in (("load", "save"), ("save", "load")):
-            rows.append([f"`{policy}`", ", then ".join(reports), *_after_each(policy, reports)])
-    return markdown_table(["policy", "reports", "after the abort", "after the first report", "after the second"], rows)
+        for coming in _COMING.get(policy, (("load", "save"), ("save", "load"))):
+            after = [*_after_each(policy, coming), "-"][:3]
+            rows.append([f"`{policy}`", ", then ".join(coming), *after])
+    return markdown_table(["policy", "what comes", "after the abort", "after the first", "after the second"], rows)
 
 
 RELATION_TABLES = {

@@ -21,11 +21,16 @@ from typing import Any, TextIO
 
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.port import Subject
+from kvmodel.relation.policies import POLICIES
 from kvmodel.scope import Scheduling, Scope
 from kvrace.watchdog import describe
 
 BOTH: tuple[Scheduling, ...] = ("sync", "async")
 DEFAULT_POLICY = "assert"
+FIXED, FIXES_AS = "fixed", "wait_for_all"
+"""kvrace's drop-in scheduler, and the remedy it is."""
+BUILT_IN = frozenset({"vllm", "reference", FIXED, *POLICIES})
+"""What ``--subject`` takes besides classes. A trace may name these by itself: no code is run but vLLM's and kvrace's."""
 _MISSING = object()
 _CLASS_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -66,10 +71,12 @@ def choose_subject(
         return _vllm_or_reference(importing)
     if spec == "vllm":
         return _vllm(importing)
-    if spec == "fixed":
-        return _fixed(importing)
+    if spec == FIXED or spec in POLICIES:
+        return _remedy(spec, importing)
     if not _CLASS_PATH.fullmatch(spec):
-        raise KvraceError(f"unknown subject {quoted(spec)}: use vllm, fixed, reference or module:Class")
+        raise KvraceError(
+            f"unknown subject {quoted(spec)}: use vllm, fixed, reference, module:Class, or a remedy: {', '.join(POLICIES)}"
+        )
     return _class(spec, importing)
 
 
@@ -103,16 +110,18 @@ def _vllm(importing: Callable[[bool], None]) -> SubjectChoice:
     return SubjectChoice("vllm", None, VllmSubject, BOTH)
 
 
-def _fixed(importing: Callable[[bool], None]) -> SubjectChoice:
-    """kvrace's drop-in scheduler: its class for each scheduling."""
+def _remedy(spec: str, importing: Callable[[bool], None]) -> SubjectChoice:
+    """kvrace's drop-in scheduler, or vLLM's with a remedy that somebody proposed: its class for each scheduling."""
     _load_vllm(importing)
-    from kvrace.vllm.fixed import FixedAsyncScheduler, FixedScheduler
+    from kvrace.vllm.remedies import REMEDIES
     from kvrace.vllm.subject import VllmSubject
 
-    def make(scope: Scope) -> Subject:
-        return VllmSubject(scope, FixedAsyncScheduler if scope.scheduling == "async" else FixedScheduler)
+    remedy = REMEDIES[FIXES_AS if spec == FIXED else spec]
 
-    return SubjectChoice("fixed", None, make, BOTH)
+    def make(scope: Scope) -> Subject:
+        return VllmSubject(scope, remedy.scheduler(scope.scheduling))
+
+    return SubjectChoice(spec, None, make, BOTH)
 
 
 def _class(spec: str, importing: Callable[[bool], None]) -> SubjectChoice:

@@ -48,7 +48,7 @@ from kvrace.render import terminal
 from kvrace.render.output import plain
 from kvrace.render.swimlane import Legend
 from kvrace.result import CheckResult, Violation
-from kvrace.subjects import SubjectChoice, choose_class, choose_subject
+from kvrace.subjects import BUILT_IN, SubjectChoice, choose_class, choose_subject
 from kvrace.trace import write_trace
 from kvrace.watchdog import ending, watched
 
@@ -254,7 +254,7 @@ def _scopes(scope: str | Scope | Sequence[Scope]) -> Sequence[Scope]:
 def _replay_command(choice: SubjectChoice, scheduler: type | str) -> terminal.ReplayCommand:
     """The command as it can be pasted in the current folder: a class in a test file is found there only if its folder is named."""
     if isinstance(scheduler, str):
-        stock = choice.spec in ("vllm", "reference")
+        stock = choice.spec in BUILT_IN
         return terminal.ReplayCommand(option="" if stock else f"--subject {shlex.quote(choice.spec)}")
     if "<locals>" in choice.spec or scheduler.__module__ == "__main__":
         return terminal.ReplayCommand(instead="no command can name this class; define it at the top of a module")

@@ -246,6 +246,10 @@ NAMED_SCOPES: dict[str, tuple[str, Any]] = {
         "one load_save request: the race this project started from",
         lambda: both_schedulers(Scope(("load_save",))),
     ),
+    "pair": (
+        "one load_save and one local request: the race beside a request that can be given its blocks",
+        lambda: both_schedulers(Scope(("load_save", "local"))),
+    ),
     "small": ("every combination of up to two requests of the four kinds, sync and async (default)", _small),
     "pressure": ("every pair of kinds in a pool so small that requests are preempted", _pressure),
     "prefix": ("every pair of kinds with one shared prompt and the prefix cache on", _prefix),

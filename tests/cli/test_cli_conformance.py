@@ -83,11 +83,9 @@ def test_in_a_test_of_a_scheduler() -> None:
 
 @pytest.mark.vllm
 def test_a_divergence_fails_a_test_of_a_scheduler() -> None:
-    from kvrace.vllm.api import load_api
-    from kvrace.vllm.mutants import skip_unknown_completions
+    from kvrace.vllm.remedies import SkipsUnknown
 
-    skipping = skip_unknown_completions(load_api().scheduler_class("sync"))
-    checked = check_scheduler(skipping, scope=Scope(("load_save",)), properties="no-leak", conformance="assert")
+    checked = check_scheduler(SkipsUnknown, scope=Scope(("load_save",)), properties="no-leak", conformance="assert")
     with pytest.raises(VerdictError) as error:
         checked.assert_holds()
     stop = "and this one goes on"
@@ -104,7 +102,7 @@ def test_without_the_option_nothing_is_said(kvrace: Any) -> None:
 
 
 def test_an_unknown_policy(kvrace: Any) -> None:
-    assert "use one of assert, skip, wait_for_all" in kvrace("check", "--conformance", "trust").error_line
+    assert "use one of assert, skip_sends, skip, tolerate, " in kvrace("check", "--conformance", "trust").error_line
 
 
 @pytest.mark.vllm

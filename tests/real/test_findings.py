@@ -15,7 +15,7 @@ import pytest
 
 from kvmodel.scope import SCHEDULINGS, Scheduling, Scope, both_schedulers, named_scope
 from kvrace.vllm.api import load_api
-from kvrace.vllm.mutants import skip_unknown_completions
+from kvrace.vllm.remedies import REMEDIES
 from tests.real.helpers import broken, check_vllm, orders, table
 
 pytestmark = pytest.mark.vllm
@@ -96,7 +96,7 @@ def _assertion_lines() -> list[str]:
 
 @pytest.mark.parametrize("scheduling", SCHEDULINGS)
 def test_skipping_unknown_requests_stops_the_crash_and_keeps_the_use_after_free(scheduling: Scheduling) -> None:
-    skipping = skip_unknown_completions(load_api().scheduler_class(scheduling))
+    skipping = REMEDIES["skip"].scheduler(scheduling)
     result = check_vllm([Scope(("load_save",), scheduling)], scheduler_class=skipping)
     assert result.verdicts["no-crash"] == "holds"
     assert set(orders(result, "no-use-after-free")) == {"under a load", "under a save"}

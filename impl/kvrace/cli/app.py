@@ -11,6 +11,7 @@ from kvrace.cli.check import check_command
 from kvrace.cli.diff import diff_command
 from kvrace.cli.doctor import doctor_command
 from kvrace.cli.export import export_command
+from kvrace.cli.matrix import matrix_app
 from kvrace.cli.mutants import mutants_command
 from kvrace.cli.promela import promela_command
 from kvrace.cli.prove import prove_command
@@ -40,6 +41,7 @@ app.command("replay")(replay_command)
 app.command("show")(show_command)
 app.command("export")(export_command)
 app.command("mutants")(mutants_command)
+app.add_typer(matrix_app, name="matrix")
 app.command("prove")(prove_command)
 app.command("promela")(promela_command)
 app.command("suite")(suite_command)

@@ -34,7 +34,8 @@ Subject = Annotated[
         "--subject",
         metavar="vllm|reference|module:Class",
         help="The scheduler: vLLM's own, kvrace's reference scheduler, or your subclass of vLLM's (the current folder can be "
-        "imported). Without it: vLLM where it can be imported, else the reference scheduler.",
+        f"imported); also fixed, kvrace's drop-in, and vLLM with a proposed remedy: {', '.join(POLICIES)}. "
+        "Without it: vLLM where it can be imported, else the reference scheduler.",
         callback=_not_empty,
         rich_help_panel=_SUBJECT,
     ),
@@ -53,9 +54,9 @@ Policy = Annotated[
     str | None,
     typer.Option(
         "--policy",
-        metavar="assert|skip|wait_for_all",
-        help="What the reference scheduler does with the report of a transfer whose request is over: assert as vLLM 0.16-0.33 "
-        "does, skip it, or hold the blocks until every transfer of the request is reported.",
+        metavar="NAME",
+        help=f"What the reference scheduler does with the report of a transfer whose request is over: {', '.join(POLICIES)}. "
+        "assert is what vLLM 0.16-0.33 does; 'kvrace prove --list' says what each means.",
         callback=_not_empty,
         rich_help_panel=_SUBJECT,
     ),
@@ -115,8 +116,8 @@ Conformance = Annotated[
     str | None,
     typer.Option(
         "--conformance",
-        metavar="assert|skip|wait_for_all",
-        help="Hold every step also against the specification with this policy: wait_for_all is the one that is right, assert "
+        metavar="NAME",
+        help="Hold every step also against the specification with this policy (as --policy): wait_for_all is right, assert "
         "describes vLLM 0.16-0.33. A step it does not allow is shown as a divergence.",
         callback=_not_empty,
         rich_help_panel=_SUBJECT,
@@ -293,6 +294,55 @@ TraceFolder = Annotated[
 NoColor = Annotated[
     bool, typer.Option("--no-color", metavar="", help="No escape codes (as with NO_COLOR).", rich_help_panel=_OUTPUT)
 ]
+RemedyNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--remedy",
+        metavar="NAME",
+        help=f"Only this one; may be given more than once. {', '.join(POLICIES)}.",
+        callback=_not_empty,
+        rich_help_panel=_SUBJECT,
+    ),
+]
+ContractNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--contract",
+        metavar="NAME[,NAME]",
+        help=f"Only under this one; may be given more than once. {', '.join(MEANINGS)}.",
+        callback=_not_empty,
+        rich_help_panel=_SUBJECT,
+    ),
+]
+MatrixSubject = Annotated[
+    str,
+    typer.Option(
+        "--subject",
+        metavar="vllm|reference",
+        help="Whose scheduler the remedies change.",
+        callback=_not_empty,
+        rich_help_panel=_SUBJECT,
+    ),
+]
+MatrixScope = Annotated[
+    str | None,
+    typer.Option(
+        "--scope",
+        metavar="NAME",
+        help=f"A scope by name: {', '.join(NAMED_SCOPES)}. Default: pair.",
+        callback=_not_empty,
+        rich_help_panel=_SCOPE,
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        metavar="N",
+        help="Explorations at a time, each in a process of its own. Default: the number of cores.",
+        rich_help_panel=_LIMITS,
+    ),
+]
 MutantsOf = Annotated[
     str,
     typer.Option(
@@ -437,8 +487,8 @@ RelationPolicy = Annotated[
     str,
     typer.Option(
         "--policy",
-        metavar="|".join(POLICIES),
-        help="What the scheduler does with the report of a transfer whose request is over.",
+        metavar="NAME",
+        help=f"What the scheduler does with the report of a transfer whose request is over: {', '.join(POLICIES)}.",
         callback=_not_empty,
         rich_help_panel=_SUBJECT,
     ),
@@ -456,9 +506,9 @@ ProvedPolicy = Annotated[
     str | None,
     typer.Option(
         "--policy",
-        metavar="assert|skip|wait_for_all",
-        help="What the scheduler does with the report of a transfer whose request is over. Without it: wait_for_all, and in short "
-        "the others.",
+        metavar="NAME",
+        help=f"What the scheduler does with the report of a transfer whose request is over: {', '.join(POLICIES)}. Without it: "
+        "wait_for_all, and in short assert and skip.",
         callback=_not_empty,
         rich_help_panel=_PROVED,
     ),
@@ -479,8 +529,8 @@ PlayedOn = Annotated[
     typer.Option(
         "--subject",
         metavar="vllm|reference",
-        help="Where the orders that refute a policy are played. Without it: vLLM where it can be imported (for skip a subclass of "
-        "its scheduler), else the reference scheduler; wait_for_all always there.",
+        help="Where the orders that refute a policy are played. Without it: on vLLM, or a subclass of it with the policy, "
+        "where it can be imported, else on the reference scheduler.",
         callback=_not_empty,
         rich_help_panel=_PROVED,
     ),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kvmodel.contract import EXACTLY_ONCE, Contract
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.relation.model import Model
-from kvmodel.relation.policies import POLICIES, policy_named
+from kvmodel.relation.policies import policy_named
 from kvmodel.relation.safety import ASSUMPTIONS
 from kvrace.cli import options
 from kvrace.cli.interrupt import ending_at_once, interruptible
@@ -22,7 +22,7 @@ from kvrace.render.output import Output, standard_error, standard_output
 from kvrace.render.progress import ProgressLine, progress_line
 from kvrace.render.terminal import ReplayCommand
 from kvrace.result import Violation
-from kvrace.subjects import SubjectChoice, choose_subject
+from kvrace.subjects import BUILT_IN, DEFAULT_POLICY, SubjectChoice, choose_subject
 from kvrace.trace import write_trace
 
 if TYPE_CHECKING:  # z3 takes a second to import, and other commands do not need it
@@ -31,8 +31,8 @@ if TYPE_CHECKING:  # z3 takes a second to import, and other commands do not need
 
 MAIN_POLICY = "wait_for_all"
 _NO_ASSUMPTION = "none"
-_ON_VLLM = {"assert": "vllm", "skip": "kvrace.vllm.remedies:SkipsUnknownReports"}
-"""What ``--subject`` takes for the vLLM scheduler with a policy."""
+BESIDE = ("assert", "skip")
+"""What vLLM does, and what is proposed most often: without ``--policy`` they are shown in short beside the main one."""
 
 
 def prove_command(
@@ -133,10 +133,8 @@ class _Run:
         from kvrace.render import proof as shown
         from kvrace.render.proof_json import proof_json
 
-        if self.subject == "vllm" and (policy or MAIN_POLICY) not in _ON_VLLM:
-            raise KvraceError(f"--subject vllm: no scheduler of vLLM has policy {policy or MAIN_POLICY}; leave it out")
         policies = [policy_named(policy or MAIN_POLICY).name]
-        others = [name for name in POLICIES if name != MAIN_POLICY] if policy is None else []
+        others = list(BESIDE) if policy is None else []
         models = {name: Model(policy_named(name), self.contract, _assumed(self.assume, name, self.contract))
                   for name in (*policies, *others)}  # fmt: skip
         try:
@@ -206,18 +204,17 @@ class _Run:
             )
 
     def _player(self, model: Model, line: ProgressLine) -> Callable[[], SubjectChoice]:
-        """The scheduler that has the policy: vLLM where it can be imported, else the reference scheduler."""
+        """The scheduler that has the policy: vLLM or a subclass of it where it can be imported, else the reference scheduler."""
         policy = model.policy.name
-        on_vllm = _ON_VLLM.get(policy)
 
         def choose() -> SubjectChoice:
             from kvrace.vllm.environment import VllmUnavailable
 
-            if self.subject == "reference" or on_vllm is None:
+            if self.subject == "reference":
                 return choose_subject("reference", policy)
             try:
                 with ending_at_once():
-                    return choose_subject(on_vllm, None, line.importing)
+                    return choose_subject("vllm" if policy == DEFAULT_POLICY else policy, None, line.importing)
             except VllmUnavailable:
                 if self.subject == "vllm":
                     raise
@@ -227,4 +224,4 @@ class _Run:
 
     def _replay(self, statement: Statement) -> ReplayCommand:
         spec = statement.subject.spec if statement.subject else "reference"
-        return ReplayCommand(program(), "" if spec in ("vllm", "reference") else f"--subject {spec}")
+        return ReplayCommand(program(), "" if spec in BUILT_IN else f"--subject {spec}")

@@ -15,7 +15,7 @@ from kvrace.render.progress import ProgressLine, progress_line
 from kvrace.render.replay import as_written, counts, heading, report, unchanged_or_rewritten
 from kvrace.render.suite import suite_report
 from kvrace.replay import Replay, prefix, replay
-from kvrace.subjects import DEFAULT_POLICY, SubjectChoice, choose_subject, stdout_to_stderr
+from kvrace.subjects import BUILT_IN, DEFAULT_POLICY, SubjectChoice, choose_subject, stdout_to_stderr
 from kvrace.suitefile import SuiteFile, is_suite, parse_suite
 from kvrace.suitereplay import SuiteReplay, conform
 from kvrace.textform import TextForm, is_text_form, parse_text
@@ -229,7 +229,7 @@ class _Chooser:
         """The recorded subject, or the one the user names. A file alone never makes kvrace import a module."""
         spec, policy = self.subject, self.policy
         if spec is None:
-            if recorded.spec not in ("vllm", "reference"):
+            if recorded.spec not in BUILT_IN:
                 raise KvraceError(
                     f"{recorded.path} was recorded on {shortened(recorded.spec)}; a trace does not choose what is imported, so "
                     f"add --subject {shortened(recorded.spec)} (or another) to play it"

@@ -26,7 +26,7 @@ from kvrace.render.plain import Traces
 from kvrace.render.sarif import result_sarif
 from kvrace.render.terminal import ReplayCommand
 from kvrace.result import CheckResult, Violation
-from kvrace.subjects import SubjectChoice
+from kvrace.subjects import BUILT_IN, SubjectChoice
 from kvrace.trace import write_trace
 
 STANDARD_OUTPUT = "-"
@@ -95,7 +95,7 @@ def tell(
 ) -> int:
     """Write everything and return the exit status. What cannot be written takes nothing else with it; then it is an error."""
     traces: dict[Violation, Path] = {}
-    option = "" if choice.spec in ("vllm", "reference") else f"--subject {shlex.quote(choice.spec)}"
+    option = "" if choice.spec in BUILT_IN else f"--subject {shlex.quote(choice.spec)}"
     command = ReplayCommand(program(), option)
 
     def write_traces() -> None:

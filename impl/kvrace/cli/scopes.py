@@ -18,16 +18,16 @@ class ScopeOptions:
     name: str | None
     requests: str | None
     blocks: int | None
-    block_size: int | None
-    prompt_blocks: int | None
-    prompts: str | None
-    output_tokens: int | None
-    token_budget: int | None
-    priorities: str | None
-    prefix_sharing: bool
-    early_stop: bool
-    separate_ends: bool
-    engine_order: bool
+    block_size: int | None = None
+    prompt_blocks: int | None = None
+    prompts: str | None = None
+    output_tokens: int | None = None
+    token_budget: int | None = None
+    priorities: str | None = None
+    prefix_sharing: bool = False
+    early_stop: bool = False
+    separate_ends: bool = False
+    engine_order: bool = False
 
     def given(self) -> dict[str, Any]:
         """The fields of a Scope that an option sets and a named scope has set itself."""

@@ -11,6 +11,7 @@ from kvrace.cli.program import program
 from kvrace.render.output import standard_output
 from kvrace.render.show import shown
 from kvrace.render.terminal import ReplayCommand
+from kvrace.subjects import BUILT_IN
 from kvrace.textform import is_text_form
 from kvrace.trace import RecordedTrace, frames_of, parse_trace, read_bytes
 
@@ -35,7 +36,7 @@ def show_command(file: options.TraceFile, until: options.Until = None, no_color:
     if until is not None and not 1 <= until <= len(recorded.events):
         raise KvraceError(f"--until {shortened(until)}: {file} has the events 1 to {len(recorded.events)}")
     frames = frames_of(recorded)
-    option = "" if recorded.spec in ("vllm", "reference") else f"--subject {shlex.quote(recorded.spec)}"
+    option = "" if recorded.spec in BUILT_IN else f"--subject {shlex.quote(recorded.spec)}"
     line = ReplayCommand(program(), option).line(Path(file))
     output = standard_output(not no_color)
     output.print(shown(recorded, frames[: None if until is None else until + 1], line, output.width))

@@ -30,7 +30,8 @@ class Request:
     ``num_output_placeholders`` counts sampled tokens that are still on their way (two steps in flight only).
     ``num_cached_blocks`` counts the blocks, from the front of the table, that were offered to the prefix cache or came from it.
     ``last_step`` is the number of the newest step that works for the request. ``awaited`` names the transfers that were running
-    when the request ended and that no report has come for; only policy ``wait_for_all`` keeps it.
+    when the request ended and that no report has come for; only policies that count reports keep it. ``held_for`` counts the steps
+    since it ended; only policy ``reclaim`` keeps it.
     """
 
     def __init__(self, request_id: str, prompt: list[int], max_tokens: int, stop_token: int) -> None:
@@ -46,6 +47,7 @@ class Request:
         self.num_cached_blocks = 0
         self.last_step = 0
         self.awaited: set[Direction] = set()
+        self.held_for = 0
 
     @property
     def num_tokens(self) -> int:

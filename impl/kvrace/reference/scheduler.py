@@ -73,6 +73,7 @@ class ReferenceScheduler:
 
     def schedule(self) -> DispatchedStep:
         """``Scheduler.schedule``: running requests first; nobody is admitted in a step in which somebody was preempted."""
+        self.policy.before_schedule(self)
         scheduled: list[ScheduledRequest] = []
         preempted: list[str] = []
         self.schedule_running(scheduled, preempted)
@@ -252,7 +253,8 @@ class ReferenceScheduler:
 
     def finish(self, request: Request, load_runs: bool) -> None:
         """``Scheduler._free_request``: tell the connector, and keep the blocks if a transfer still needs them."""
-        claimed = self.connector.request_finished(request.request_id, self.blocks_to_hand_over(request))
+        asked = self.policy.asks_while_loading or not load_runs
+        claimed = asked and self.connector.request_finished(request.request_id, self.blocks_to_hand_over(request))
         running: tuple[tuple[bool, Direction], ...] = ((load_runs, "load"), (claimed, "save"))
         awaited = {direction for runs, direction in running if runs}
         self.finished_ids.add(request.request_id)

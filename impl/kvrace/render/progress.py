@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from rich.cells import set_cell_size
 
 from kvmodel.scope import Scope
+from kvrace.matrix import MatrixProgress
 from kvrace.render.output import Output
 from kvrace.result import Progress
 
@@ -58,6 +59,12 @@ class ProgressLine:
         """Show how far a suite is."""
         if done & 15 == 0:
             self._show(f"{name}  tour {done + 1:,}/{tours:,}")
+
+    def filling(self, progress: MatrixProgress) -> None:
+        """Show how far a matrix is."""
+        self._show(
+            f"{progress.done}/{progress.planned}  {progress.states:,} states  {progress.seconds:,.0f} s  {progress.at_work}"
+        )
 
     def clear(self) -> None:
         """Leave no trace of the line."""

@@ -16,24 +16,6 @@ from kvrace.vllm.api import load_api
 from kvrace.vllm.subject import VllmSubject
 
 
-def skip_unknown_completions(base: type) -> type:
-    """The remedy this project started from: a completion whose request is unknown is skipped. Not a mutant; used by tests."""
-
-    class SkipsUnknownCompletions(base):
-        def _update_from_kv_xfer_finished(self, kv_connector_output: Any) -> None:
-            reports = kv_connector_output
-            for name in list(reports.finished_recving or ()):
-                if name not in self.requests:
-                    reports.finished_recving.discard(name)
-            received = set(reports.finished_recving or ())
-            super()._update_from_kv_xfer_finished(_only(reports, received, set()))
-            # A receive may have freed the request: look again before the sends.
-            sent = {name for name in reports.finished_sending or () if name in self.requests}
-            super()._update_from_kv_xfer_finished(_only(reports, set(), sent))
-
-    return SkipsUnknownCompletions
-
-
 def _only(reports: Any, received: set[str], sent: set[str]) -> Any:
     return type(reports)(finished_sending=sent, finished_recving=received)
 

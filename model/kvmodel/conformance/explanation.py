@@ -24,9 +24,9 @@ REPORTS = {"due": "report", "duplicate": "report_again", "unsolicited": "report_
 LIVE = ("waiting", "loading", "running")
 
 
-def explained(t: Transition, by: Abstraction) -> tuple[Part, ...]:
-    """The moves that the observed change is made of, part by part."""
-    told = _Told(t, by)
+def explained(t: Transition, by: Abstraction, reclaims: bool) -> tuple[Part, ...]:
+    """The moves that the observed change is made of, part by part. ``reclaims``: the scheduler may free held blocks by itself."""
+    told = _Told(t, by, reclaims)
     match t.event:
         case Update() if t.response.crash:
             return told.crashed_update()
@@ -44,8 +44,8 @@ def explained(t: Transition, by: Abstraction) -> tuple[Part, ...]:
 class _Told:
     """The differences between the two sides of a transition, put into moves."""
 
-    def __init__(self, t: Transition, by: Abstraction) -> None:
-        self.t, self.by = t, by
+    def __init__(self, t: Transition, by: Abstraction, reclaims: bool) -> None:
+        self.t, self.by, self.reclaims = t, by, reclaims
         names = t.scope.names
         then, now = dict(t.seen_before.phases), dict(t.seen.phases)
         self.then = {n: phase_of(r, then.get(n)) for n, r in zip(names, t.before.requests, strict=True)}
@@ -91,7 +91,7 @@ class _Told:
         over = [name for name in self.then if self.then[name] in LIVE and self.now[name] not in LIVE]
         going_on = [name for name in self.then if name not in over]
         offered = tuple(item for name in going_on if (item := self.offers(name)))
-        return (*self.output(), (*self.given_back(), *offered, *self.ends(over), *self.reports()))
+        return (*self.output(), (*self.given_back(), *offered, *self.ends(over), *self.reports(), *self.reclaimed()))
 
     def crashed_update(self) -> tuple[Part, ...]:
         """As far as it shows in what a call has done that did not come back: requests that ended, then the reports."""
@@ -107,9 +107,10 @@ class _Told:
     def schedule(self) -> tuple[Part, ...]:
         step = str(len(self.t.before.steps) + 1)
         preempted = tuple((("preempt", name, self.giving_back(name)),) for name in self.preempted())
-        served = tuple(item for name in self.by_service() if (item := self.service(name, step)))
+        live = [name for name in self.by_service() if self.now[name] in LIVE]
+        served = tuple(item for name in live if (item := self.service(name, step)))
         begun = ((("build", step),),)
-        return ((*self.given_back(), *preempted), begun, served, ((("dispatch", step),),))
+        return ((*self.given_back(), *self.reclaimed(), *preempted), begun, served, ((("dispatch", step),),))
 
     def preempted(self) -> list[str]:
         """Requests that have given their blocks up and are not over."""
@@ -128,6 +129,14 @@ class _Told:
     def given_back(self) -> Part:
         held = dict.fromkeys(filter(self.by.knows, self.t.seen_before.held_back))
         return tuple((("give_back", str(block)),) for block in held if block not in self.t.seen.held_back)
+
+    def reclaimed(self) -> Part:
+        """Requests that were held and are forgotten, without any report for them."""
+        if not self.reclaims:
+            return ()
+        reported = {report.request for report in self.t.event.reports} if isinstance(self.t.event, Update) else set()
+        gone = [name for name in self.then if (self.then[name], self.now[name]) == ("held", "gone")]
+        return tuple((("reclaim", name, self.giving_back(name)),) for name in gone if name not in reported)
 
     def by_service(self) -> list[str]:
         """The requests in the order in which a scheduler most likely looked at them: who ran comes first."""

@@ -53,6 +53,7 @@ class Judge:
     def __init__(self, policy: str, scope: Scope, contract: Contract) -> None:
         model = Model(policy_named(policy), contract)
         self.policy, self.scope, self.contract = policy, scope, contract
+        self._reclaims = model.policy.reclaims
         actions = tuple(action for action in model.actions if action.name not in FAILURES)
         self.instance = FiniteInstance(universe_of(scope), actions, model.properties)
         self._abstraction = Abstraction(scope, self.instance.layout)
@@ -84,7 +85,7 @@ class Judge:
     def _step(self, t: Transition, before: int) -> Divergence | None:
         state = before
         done: list[Move] = []
-        for part in explained(t, self._abstraction):
+        for part in explained(t, self._abstraction, self._reclaims):
             state, moves, stop = self._play(state, part)
             done += moves
             if stop is not None:
@@ -143,7 +144,7 @@ class Judge:
         state = before
         done: list[str] = []
         if isinstance(t.event, Update) and not crash.hang:
-            for item in (item for part in explained(t, self._abstraction) for item in part):
+            for item in (item for part in explained(t, self._abstraction, self._reclaims) for item in part):
                 for name in item:
                     move = self._named(name, state)
                     if not move.survives(state):

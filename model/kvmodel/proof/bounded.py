@@ -32,7 +32,7 @@ _FIRST: dict[EventKind, str] = {
 }  # fmt: skip
 _LATER: dict[EventKind, tuple[str, ...]] = {
     "schedule": (
-        "take", "share", "offer", "start_load", "wake", "admit", "preempt", "give_back", "compute", "dispatch",
+        "take", "share", "offer", "start_load", "wake", "admit", "preempt", "reclaim", "give_back", "compute", "dispatch",
     ),
     "update": ("load_fails", "invent", "stop", "fail", "give_back", *REPORTS),
 }  # fmt: skip

@@ -105,6 +105,7 @@ THEOREMS: tuple[Theorem, ...] = (
         {**_LATE, **_UNASKED},
         f"{_TOLD}; without no-leak and no-stuck",
     ),
+    Theorem("wait_for_both", "exactly-once"),
     Theorem("skip", "single"),
     Theorem("skip", "single,lossy", remark="without no-leak and no-stuck"),
     Theorem("skip", "single,unclaimed", {UNIQUE_IDS: _again("save")}, _TOLD),

@@ -85,7 +85,7 @@ def _to_known(name: str, policy: Policy, may: tuple[Named, ...], own: tuple[Chan
 
 def _to_nobody(name: str, policy: Policy, may: tuple[Named, ...], own: tuple[Change, ...], meaning: str) -> Action:
     """A report for an id the scheduler does not know."""
-    accepted = Named("no-crash", policy.accepts_unknown, "assert req_id in self.requests")
+    accepted = Named("no-crash", policy.accepts_unknown(d), "assert req_id in self.requests")
     return Action(
         name, "connector", (d, r), (*may, addressed_to_nobody()), own, meaning,
         "Scheduler._update_from_kv_xfer_finished", (*_once(may), accepted),

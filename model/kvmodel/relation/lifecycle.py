@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kvmodel.contract import Contract
 from kvmodel.relation.ownership import fence, gives_up, live, moves_to, once, same_id_known
-from kvmodel.relation.terms import Action, Change, Choice, Named
+from kvmodel.relation.policies import Policy
+from kvmodel.relation.terms import TRUE, Action, Change, Choice, Named
 from kvmodel.relation.vocabulary import (
     ABSENT,
     CLAIMED,
@@ -58,7 +59,15 @@ def answer_guards(contract: Contract) -> tuple[Named, ...]:
     return (*(() if contract.unclaimed else (honest,)), *((alone,) if contract.single else ()))
 
 
-def _ends(name: str, who: str, may: Named, contract: Contract, meaning: str, source: str) -> Action:
+def _silence(policy: Policy) -> tuple[Named, ...]:
+    """A connector that is not told of the end says nothing to it, and starts no save."""
+    asked = policy.asks(r)
+    if asked == TRUE:
+        return ()
+    return (Named("who is not asked does not answer", ~asked >> answer.is_(NOTHING), "policy `not_while_loading`"),)
+
+
+def _ends(name: str, who: str, may: Named, contract: Contract, policy: Policy, meaning: str, source: str) -> Action:
     """The end of a request: the connector is told and answers, then the blocks stay or go."""
     load_runs = phase.of(r).is_(LOADING) & ~arrived(r)
     stays = load_runs | answer.is_(CLAIMED)
@@ -68,7 +77,7 @@ def _ends(name: str, who: str, may: Named, contract: Contract, meaning: str, sou
         name,
         who,
         (r, answer, giving_back),
-        (may, *answer_guards(contract), fence(r, ~stays)),
+        (may, *answer_guards(contract), *_silence(policy), fence(r, ~stays)),
         (
             Change(phase, (x,), Choice(here, Choice(stays, HELD, GONE), phase.of(x))),
             Change(
@@ -84,23 +93,23 @@ def _ends(name: str, who: str, may: Named, contract: Contract, meaning: str, sou
         ),
         meaning,
         source,
-        (Named("finish-once", live(r), "request_finished is called once"), once(r, ~stays)),
+        (Named("finish-once", live(r) & policy.asks(r), "request_finished is called once"), once(r, ~stays)),
     )
 
 
-def ends(contract: Contract) -> tuple[Action, ...]:
+def ends(contract: Contract, policy: Policy) -> tuple[Action, ...]:
     """The three ways in which a request ends."""
     return (
         _ends(
             "abort", "client", Named("it is not over", live(r), "Scheduler.finish_requests passes over what is over"), contract,
-            "the client is gone, at any moment; the connector answers at request_finished", "Scheduler.finish_requests",
+            policy, "the client is gone, at any moment; the connector answers at request_finished", "Scheduler.finish_requests",
         ),
         _ends(
             "stop", "engine", Named("it runs", phase.of(r).is_(RUNNING), "Scheduler.running"), contract,
-            "its last token came with the output of a step", "Scheduler.update_from_output",
+            policy, "its last token came with the output of a step", "Scheduler.update_from_output",
         ),
         _ends(
             "fail", "engine", Named("it loads", phase.of(r).is_(LOADING), "status WAITING_FOR_REMOTE_KVS"), contract,
-            "its load failed and the policy for load failures is `fail`", "Scheduler._handle_invalid_blocks",
+            policy, "its load failed and the policy for load failures is `fail`", "Scheduler._handle_invalid_blocks",
         ),
     )  # fmt: skip

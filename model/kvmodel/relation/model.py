@@ -9,6 +9,7 @@ from kvmodel.contract import Contract
 from kvmodel.relation.connector import connector_actions
 from kvmodel.relation.lifecycle import add, ends
 from kvmodel.relation.policies import Policy
+from kvmodel.relation.reports import reclaim
 from kvmodel.relation.safety import LOADS_ONCE, UNASKED_IN_TIME, UNIQUE_IDS, invariant, properties
 from kvmodel.relation.scheduling import scheduling_actions
 from kvmodel.relation.terms import Action, Named, forall
@@ -27,8 +28,9 @@ class Model:
     def actions(self) -> tuple[Action, ...]:
         return (
             add(),
-            *ends(self.contract),
+            *ends(self.contract, self.policy),
             *scheduling_actions(self.contract, LOADS_ONCE in self.assumed),
+            *((reclaim(),) if self.policy.reclaims else ()),
             *connector_actions(self.policy, self.contract, UNASKED_IN_TIME in self.assumed),
         )
 

@@ -1,18 +1,20 @@
-"""How the scheduler takes a report: `Scheduler._update_from_kv_xfer_finished`, by the policy in force."""
+"""How the scheduler takes a report: `Scheduler._update_from_kv_xfer_finished`, by the policy in force; and how it does without."""
 
 from __future__ import annotations
 
-from kvmodel.relation.ownership import fence, gives_up, known, once, same_id_known
+from kvmodel.relation.ownership import fence, gives_up, known, moves_to, once, same_id_known
 from kvmodel.relation.policies import Policy
-from kvmodel.relation.terms import Change, Choice, Named
+from kvmodel.relation.terms import TRUE, Action, Change, Choice, Named
 from kvmodel.relation.vocabulary import (
     GONE,
+    HELD,
     LOAD,
     LOADING,
     arrived,
     awaited,
     d,
     e,
+    giving_back,
     name_of,
     phase,
     q,
@@ -54,3 +56,17 @@ def addressed() -> Named:
 
 def addressed_to_nobody() -> Named:
     return Named("no known request has the id that is reported", ~same_id_known(r), _LOOKED_UP)
+
+
+def reclaim() -> Action:
+    """Only under a policy that ``reclaims``. A relation has no clock, so this may come at any time."""
+    return Action(
+        "reclaim",
+        "scheduler",
+        (r, giving_back),
+        (Named("it is held", phase.of(r).is_(HELD), "a deadline of the scheduler: policy `reclaim`"), fence(r, TRUE)),
+        (moves_to(r, GONE), Change(awaited, (e, x), awaited(e, x) & ~x.is_(r)), *gives_up(r, TRUE)),
+        "the scheduler has waited for long enough and frees the blocks of a request that is over",
+        "no release; proposed",
+        (once(r, TRUE),),
+    )

@@ -102,7 +102,7 @@ def properties(contract: Contract) -> tuple[Named, ...]:
 def invariant(policy: Policy, contract: Contract, assumed: frozenset[str]) -> tuple[Named, ...]:
     """The conjuncts. Together they imply the properties, hold at the start, and are kept by every action."""
     parts = [*_blocks(), *_contents(), *_transfers(contract), *_steps()]
-    if contract.single and not policy.counts:
+    if (contract.single or not policy.asks_while_loading) and not policy.counts:
         alone = forall(x, transfer(LOAD, x) >> ~transfer(SAVE, x))
         parts.append(Named("load and save never run together", alone))
     if UNIQUE_IDS not in assumed:

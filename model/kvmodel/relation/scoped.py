@@ -52,13 +52,13 @@ lower = Symbol("lower", (BLOCK, BLOCK), "the first block has the lower number", 
 earlier = Symbol("earlier", (STEP, STEP), "the first step has the lower number", rigid=True)
 sharing = Symbol("sharing", (), "the prefix cache is on", rigid=True)
 
-_SCHEDULING = {"take", "share", "start_load", "wake", "admit", "preempt", "compute", "dispatch"}
+_SCHEDULING = {"take", "share", "start_load", "wake", "admit", "preempt", "reclaim", "compute", "dispatch"}
 _ENDS = {"abort", "stop", "fail"}
 FAILURES = {"load_fails", "fail"}
 """The actions by which loads fail."""
 
 
-def _kinds(action: Action, single: bool, unclaimed: bool, loads_again: bool) -> Formula:
+def _kinds(action: Action, model: Model, loads_again: bool) -> Formula:
     """What the kinds of the scope let a request do."""
     if action.name == "start_load":
         return loads(r) if loads_again else loads(r) & ~reported(LOAD, r)
@@ -66,10 +66,10 @@ def _kinds(action: Action, single: bool, unclaimed: bool, loads_again: bool) -> 
         return sharing()
     if action.name not in _ENDS:
         return conjunction(())
-    with_blocks = saves(r) & exists(any_block, computed(r, any_block))
-    if single:
+    with_blocks = saves(r) & exists(any_block, computed(r, any_block)) & model.policy.asks(r)
+    if model.contract.single:
         with_blocks = with_blocks & ~transfer(LOAD, r)
-    told = answer.among(CLAIMED, HIDDEN) if unclaimed else answer.is_(CLAIMED)
+    told = answer.among(CLAIMED, HIDDEN) if model.contract.unclaimed else answer.is_(CLAIMED)
     return (with_blocks >> told) & (answer.is_(NOTHING) | with_blocks)
 
 
@@ -136,13 +136,12 @@ def scoped(
     """The finite instance of ``model`` for ``scope``; ``blocks`` and ``ids`` as in :func:`universe_of`. ``failures`` lets loads
     fail, ``loads_again`` lets a request load more than once. The relation knows no sizes: a request may take as many blocks as
     there are."""
-    contract = model.contract
     actions = []
     for action in model.actions:
         if action.name in FAILURES and not failures:
             continue
         added = (
-            _kinds(action, contract.single, contract.unclaimed, loads_again), _order(action), _names(action), _fences(action),
+            _kinds(action, model, loads_again), _order(action), _names(action), _fences(action),
         )  # fmt: skip
         guards = (*action.guards, *(Named("the scope", guard) for guard in added if guard != conjunction(())))
         actions.append(replace(action, guards=guards))

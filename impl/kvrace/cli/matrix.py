@@ -1,0 +1,119 @@
+"""``kvrace matrix``: tables of verdicts that no single check gives."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import typer
+
+from kvmodel.contract import MEANINGS, Contract
+from kvmodel.errors import KvraceError, quoted
+from kvmodel.relation.policies import POLICIES, policy_named
+from kvrace.cli import options
+from kvrace.cli.interrupt import interruptible
+from kvrace.cli.program import program
+from kvrace.cli.reports import STANDARD_OUTPUT, show
+from kvrace.cli.scopes import ScopeOptions
+from kvrace.files import TraceFolder, check_target, encodable, write_atomically
+from kvrace.matrix import Explorer, Matrix, matrix, subject_of
+from kvrace.render.matrix import header, report
+from kvrace.render.matrix_json import matrix_json
+from kvrace.render.output import standard_error, standard_output
+from kvrace.render.progress import progress_line
+from kvrace.render.terminal import ReplayCommand
+from kvrace.result import Violation
+from kvrace.trace import write_trace
+
+DEFAULT_MATRIX_SCOPE = "pair"
+
+matrix_app = typer.Typer(
+    help="Tables of verdicts: every remedy under every contract.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@matrix_app.command("remedies")
+def remedies_command(
+    remedies: options.RemedyNames = None,
+    contracts: options.ContractNames = None,
+    subject: options.MatrixSubject = "vllm",
+    scope: options.MatrixScope = None,
+    requests: options.Requests = None,
+    blocks: options.Blocks = None,
+    max_states: options.MaxStates = None,
+    jobs: options.Jobs = None,
+    json: options.Json = None,
+    trace_dir: options.TraceFolder = "kvrace-traces",
+    no_color: options.NoColor = False,
+) -> int:
+    """Try every order on each publicly proposed remedy, under each contract, and show what each of them breaks.
+
+    A remedy is vLLM's scheduler with one proposed change, or as it is ('assert').
+    Beside the nine properties stands the test plan that the question began with:
+    "abort + finished_sending no longer crashes", "nothing leaks, nothing is freed
+    twice", "normal transfer is unaffected". spec/fixes.md says who proposed what.
+
+    \b
+    Examples:
+      kvrace matrix remedies              on vLLM: about 3 minutes on two cores
+      kvrace matrix remedies --remedy skip --contract exactly-once
+      kvrace matrix remedies --requests load_save --json matrix.json
+      kvrace matrix remedies --subject reference    without vLLM
+
+    \b
+    Exit status:
+      0  the matrix is complete; a violated cell is a result, not an error
+         (for a verdict on one scheduler: kvrace check --subject skip)
+      2  usage or environment error, with one line on standard error
+      3  incomplete: interrupted, or a limit was reached; what was finished
+         is shown, and what is missing is named
+    """
+    output = standard_error(not no_color) if json == STANDARD_OUTPUT else standard_output(not no_color)
+    chosen = [policy_named(name).name for name in _each(remedies, POLICIES)]
+    under = [str(Contract.parse(name)) for name in _each(contracts, MEANINGS)]
+    if subject not in ("vllm", "reference"):
+        raise KvraceError(f"--subject {quoted(subject)}: remedies are of vllm or of reference")
+    if max_states is not None and max_states < 1:
+        raise KvraceError(f"--max-states {max_states}: must be 1 or more")
+    if jobs is not None and jobs < 1:
+        raise KvraceError(f"--jobs {jobs}: must be 1 or more")
+    if json not in (None, STANDARD_OUTPUT):
+        check_target(Path(json), "--json")
+    named = scope if scope is not None or requests is not None else DEFAULT_MATRIX_SCOPE
+    name, scopes = ScopeOptions(named, requests, blocks).scopes()
+    folder = TraceFolder(Path(trace_dir))
+    try:
+        with progress_line(not no_color) as line, interruptible(line.filling) as listen:
+            show(output, header(subject, name, scopes, chosen))
+            explorer = Explorer(subject, name, max_states)
+            made = matrix(explorer, chosen, under, scopes, jobs=jobs or os.cpu_count() or 1, listen=listen)
+        traces = _written(made, folder)
+        replay = ReplayCommand(program())
+        show(output, report(made, traces, replay))
+        if json is not None:
+            text = matrix_json(made, traces, replay)
+            if json == STANDARD_OUTPUT:
+                standard_output(color=False).write(encodable(text))
+            else:
+                write_atomically(Path(json), text)
+        return made.exit_code
+    finally:
+        folder.leave_no_empty_folder()
+
+
+def _each(given: Sequence[str] | None, known: Iterable[str]) -> list[str]:
+    """What was asked for, each once and in the usual order; everything if nothing was."""
+    names = list(known)
+    asked = list(dict.fromkeys(given or names))
+    return sorted(asked, key=lambda name: names.index(name) if name in names else len(names))
+
+
+def _written(made: Matrix, folder: TraceFolder) -> dict[Violation, Path]:
+    traces = {}
+    for order in made.orders:
+        spec, policy = subject_of(made.subject, order.places[0].remedy)
+        traces[order.violation] = folder.shown / write_trace(order.violation, spec, policy, folder.path).name
+    return traces

@@ -1,0 +1,126 @@
+"""Many pieces of work, on several processes. Ctrl-C ends all of them, and a process that dies is an error and no silence."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from typing import Any, TypeVar
+
+from kvmodel.errors import KvraceError
+from kvrace.result import Progress
+from kvrace.subjects import stdout_to_stderr
+from kvrace.watchdog import describe
+
+Wanted = TypeVar("Wanted")
+Made = TypeVar("Made")
+Work = Callable[[Wanted, Callable[[Progress], None]], Made]
+"""Does one piece of work, and reports progress meanwhile."""
+_LOOK_SECONDS = 0.2
+"""How often the user is heard while all processes are at work."""
+
+
+def spread(
+    work: Work[Wanted, Made], pieces: Sequence[Wanted], processes: int, tell: Callable[[str], None]
+) -> Iterator[tuple[Wanted, Made]]:
+    """Every piece with what was made of it, as soon as it is. ``tell`` hears now and then what is at work, and may raise.
+
+    With one process it is this one; else ``work``, the pieces and what is made have to be picklable. Raises KvraceError when a
+    piece does, or when a process ends by itself.
+    """
+    if min(processes, len(pieces)) <= 1:
+        for piece in pieces:
+            with stdout_to_stderr():
+                made = work(piece, lambda _, piece=piece: tell(str(piece)))  # type: ignore[misc]
+            yield piece, made
+            tell("")
+        return
+    left = deque(pieces)
+    with _started(work, min(processes, len(pieces))) as workers:
+        busy: dict[Any, tuple[Connection, Wanted]] = {}
+        for worker in workers:
+            worker.send(left[0])
+            busy[worker] = (worker, left.popleft())
+        while busy:
+            tell(", ".join(str(piece) for _, piece in busy.values()))
+            for ready in wait(list(busy), _LOOK_SECONDS):
+                worker, piece = busy.pop(ready)
+                yield piece, _received(worker)
+                if left:
+                    worker.send(left[0])
+                    busy[worker] = (worker, left.popleft())
+
+
+def _received(worker: Connection) -> Any:
+    try:
+        made = worker.recv()
+    except (EOFError, OSError) as error:
+        raise KvraceError("a process ended before its work was done; with --jobs 1 there is only one") from error
+    if isinstance(made, _Failed):
+        raise KvraceError(made.message)
+    return made
+
+
+class _Failed:
+    """What a process sends in place of a result."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+
+
+@contextmanager
+def _started(work: Work[Any, Any], processes: int) -> Iterator[list[Connection]]:
+    """Processes that wait for work, by our end of the line to each."""
+    context = multiprocessing.get_context("spawn")  # a fork would copy the threads that vLLM's libraries have started
+    connections, started = [], []
+    try:
+        with _ctrl_c_is_ours():
+            for _ in range(processes):
+                ours, theirs = context.Pipe()
+                process = context.Process(target=_serve, args=(work, theirs), daemon=True)
+                process.start()
+                theirs.close()
+                connections.append(ours)
+                started.append(process)
+        yield connections
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.join()
+
+
+@contextmanager
+def _ctrl_c_is_ours() -> Iterator[None]:
+    """Processes that are started here never hear Ctrl-C, which a terminal sends to all: this one ends them. One that comes
+    meanwhile is heard afterwards."""
+    resource_tracker.ensure_running()  # else it is started with the first process, and lets all signals through from then on
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _serve(work: Work[Any, Any], line: Connection) -> None:
+    """The life of a process: take a piece, send what was made of it, until nobody is there any more."""
+    with suppress(EOFError, OSError), stdout_to_stderr():
+        while True:
+            piece = line.recv()
+            try:
+                made = work(piece, _nobody)
+            except KvraceError as error:
+                made = _Failed(str(error))
+            except Exception as error:
+                made = _Failed(f"unexpected {describe(error)} in {piece}; please report it with what --jobs 1 shows")
+            sys.stdout.flush()
+            line.send(made)
+
+
+def _nobody(_: Progress) -> None:
+    """Progress is told piece by piece where there are several processes."""
