@@ -18,7 +18,7 @@ from .slow import drive, slow_server
 FIXED = "kvrace.vllm.fixed.FixedScheduler"
 FIXED_ASYNC = "kvrace.vllm.fixed.FixedAsyncScheduler"
 """On a CPU vLLM runs it in lock-step as well."""
-SKIPS = "kvrace.vllm.remedies.SkipsUnknownReports"
+SKIPS = "kvrace.vllm.remedies.SkipsUnknown"
 
 Verdict = Literal["shown", "not shown", "undetermined", "skipped"]
 

@@ -28,6 +28,7 @@ START_LIMIT = 480.0
 """Seconds a server may take until it is healthy."""
 _END_LIMIT = 30.0
 """Seconds between SIGTERM and SIGKILL."""
+_TRACKER, _TRACKER_LIMIT = b"resource_tracker", 5.0
 
 ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
@@ -171,10 +172,12 @@ def stop_all(servers: Iterable[Server]) -> None:
         if process.poll() is None:
             process.terminate()  # the server ends its own children, and removes its shared memory
     _wait(sessions, _END_LIMIT)
-    for pid in members(sessions):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    _wait(sessions, _END_LIMIT)
+    for spared in (_TRACKER, b""):  # Python's trackers remove what the killed leave in shared memory, then end
+        for pid in members(sessions):
+            with suppress(OSError):
+                if not spared or spared not in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+        _wait(sessions, _TRACKER_LIMIT)
 
 
 def _wait(sessions: dict[int, subprocess.Popen[bytes]], limit: float) -> None:
