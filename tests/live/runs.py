@@ -16,7 +16,9 @@ from .server import Server, stop_all
 from .slow import drive, slow_server
 
 FIXED = "kvrace.vllm.fixed.FixedScheduler"
-SKIPS = "kvrace.vllm.remedies.SkipsUnknownReports"
+FIXED_ASYNC = "kvrace.vllm.fixed.FixedAsyncScheduler"
+"""On a CPU vLLM runs it in lock-step as well."""
+SKIPS = "kvrace.vllm.remedies.SkipsUnknown"
 
 Verdict = Literal["shown", "not shown", "undetermined", "skipped"]
 
@@ -170,5 +172,5 @@ PLANS = [
         SKIPS,
         True,
     ),
-    _slow("drop-in-watched", "as drop-in, and no block changes under a transfer", all_is_well, FIXED, True),
+    _slow("drop-in-watched", "as drop-in, and no block changes under a transfer", all_is_well, FIXED_ASYNC, True),
 ]

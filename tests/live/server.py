@@ -28,6 +28,7 @@ START_LIMIT = 480.0
 """Seconds a server may take until it is healthy."""
 _END_LIMIT = 30.0
 """Seconds between SIGTERM and SIGKILL."""
+_TRACKER, _TRACKER_LIMIT = b"resource_tracker", 5.0
 
 ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
@@ -79,6 +80,8 @@ class Server:
     """More folders for the Python path."""
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
+    ready: bool = False
+    """It was healthy once."""
 
     @property
     def url(self) -> str:
@@ -136,6 +139,7 @@ class Server:
             if not self.alive:
                 raise ServerFailed(f"the server '{self.name}' ended while it started: {self.last_words()}")
             if await self.healthy(client):
+                self.ready = True
                 return
             await asyncio.sleep(0.5)
         raise ServerFailed(f"the server '{self.name}' was not healthy after {START_LIMIT:.0f} s: {self.last_words()}")
@@ -165,16 +169,19 @@ class Server:
 
 
 def stop_all(servers: Iterable[Server]) -> None:
-    """End the sessions of all servers and wait until nothing of them is left."""
+    """End the sessions of all servers and wait until nothing of them is left. Only one that has served gets time for that."""
+    servers = list(servers)
     sessions = {server.process.pid: server.process for server in servers if server.process is not None}
     for process in sessions.values():
         if process.poll() is None:
             process.terminate()  # the server ends its own children, and removes its shared memory
-    _wait(sessions, _END_LIMIT)
-    for pid in members(sessions):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    _wait(sessions, _END_LIMIT)
+    _wait(sessions, _END_LIMIT if any(server.ready for server in servers) else _TRACKER_LIMIT)
+    for spared in (_TRACKER, b""):  # Python's trackers remove what the killed leave in shared memory, then end
+        for pid in members(sessions):
+            with suppress(OSError):
+                if not spared or spared not in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+        _wait(sessions, _TRACKER_LIMIT)
 
 
 def _wait(sessions: dict[int, subprocess.Popen[bytes]], limit: float) -> None:
