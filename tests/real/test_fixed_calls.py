@@ -267,6 +267,18 @@ def test_a_resubmitted_request_begins_when_its_id_is_reclaimed(monkeypatch: pyte
     assert [scheduled.request for scheduled in step.loads] == ["A"] and engine.scheduler.requests["A"] is new
 
 
+def test_totals_are_logged_while_blocks_are_held_once_a_minute(monkeypatch: pytest.MonkeyPatch, logged: Log) -> None:
+    clock = Clock(monkeypatch)
+    engine = Engine()
+    engine.play(Schedule(), Update())
+    assert "were held" not in logged.text
+    engine.hold_a()
+    for _ in range(13):
+        clock.now += 10
+        engine.play(Schedule(), Update())
+    assert logged.text.count("1 requests were held for their transfers, 1 are still held") == 3
+
+
 def test_shutting_down_says_what_was_seen(logged: Log) -> None:
     engine = Engine()
     engine.hold_a()

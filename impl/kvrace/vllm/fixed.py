@@ -32,7 +32,7 @@ RECLAIM_AFTER = "KVRACE_FIXED_RECLAIM_AFTER"
 """Seconds after which held blocks are freed although a report is missing. Unset, they are held for ever: a transfer that was not
 reported may still touch them."""
 LOOK_EVERY = 60.0
-"""Seconds between two log lines about blocks that have been held for so long."""
+"""Seconds between two log lines of totals while blocks are held, and the age from which a hold is a warning."""
 
 
 class CannotServe(RuntimeError):
@@ -172,6 +172,7 @@ class HoldsPerTransfer:
         if now < self._look_at:
             return
         self._look_at = now + LOOK_EVERY
+        self._log_totals()
         long = list(self.ledger.older_than(LOOK_EVERY, now))
         if long:
             logger.warning(
@@ -198,6 +199,10 @@ class HoldsPerTransfer:
         self._free_blocks(self.requests[name])  # type: ignore[attr-defined]
 
     def shutdown(self) -> None:
+        self._log_totals()
+        super().shutdown()  # type: ignore[misc]
+
+    def _log_totals(self) -> None:
         logger.info(
             "kvrace: %d requests were held for their transfers, %d are still held, %d were reclaimed; %d reports were ignored",
             self.counts["held"],
@@ -205,7 +210,6 @@ class HoldsPerTransfer:
             self.counts["reclaimed"],
             self.misreports.total,
         )
-        super().shutdown()  # type: ignore[misc]
 
     # An id that is used again while its blocks are held: the new request waits until the old one is forgotten.
 
