@@ -39,7 +39,6 @@ from kvrace.suite import CaseTours, make_tours
 ROOT = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 CONFORMANCE_SCOPES = ("small", "pressure", "prefix", "stops", "chunked", "priority")
-DROP_IN_SCOPES = ("small", "pressure", "prefix", "stops", "chunked", "priority")
 TOURED_SCOPES = ("seed", "small")
 FINDINGS_SCOPES = ("small", "pressure", "prefix", "chunked", "priority")
 
@@ -188,7 +187,7 @@ def drop_in() -> str:
     """kvrace's drop-in scheduler beside vLLM's own, over the scopes in which it was verified."""
     first, second = choose_subject("vllm", None), choose_subject("fixed", None)
     rows = []
-    for name in DROP_IN_SCOPES:
+    for name in FINDINGS_SCOPES:
         print(f"  vllm and fixed in {name} …", file=sys.stderr, flush=True)
         result = diff(first.make, second.make, named_scope(name), Contract(), scope_name=name)
         assert result.complete
