@@ -247,7 +247,7 @@ NAMED_SCOPES: dict[str, tuple[str, Any]] = {
         lambda: both_schedulers(Scope(("load_save",))),
     ),
     "pair": (
-        "one load_save and one local request: the race beside a request that can be given its blocks",
+        "the race beside a local request, which can be given the blocks",
         lambda: both_schedulers(Scope(("load_save", "local"))),
     ),
     "small": ("every combination of up to two requests of the four kinds, sync and async (default)", _small),
