@@ -16,7 +16,6 @@ from .server import Server, stop_all
 from .slow import drive, slow_server
 
 FIXED = "kvrace.vllm.fixed.FixedScheduler"
-FIXED_ASYNC = "kvrace.vllm.fixed.FixedAsyncScheduler"
 """On a CPU vLLM runs it in lock-step as well."""
 SKIPS = "kvrace.vllm.remedies.SkipsUnknown"
 
@@ -172,5 +171,5 @@ PLANS = [
         SKIPS,
         True,
     ),
-    _slow("drop-in-watched", "as drop-in, and no block changes under a transfer", all_is_well, FIXED_ASYNC, True),
+    _slow("drop-in-watched", "as drop-in, and no block changes under a transfer", all_is_well, FIXED, True),
 ]

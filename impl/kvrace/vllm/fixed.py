@@ -1,4 +1,4 @@
-"""A drop-in scheduler for ``vllm serve --scheduler-cls``: blocks stay until every transfer of their request is over.
+"""A drop-in scheduler for ``vllm serve --scheduler-cls``: blocks stay until every KV transfer of their request is over.
 
 Runs inside vLLM, so it imports vLLM and the standard library alone.
 
@@ -20,6 +20,7 @@ from typing import Any
 
 from vllm import __version__ as vllm_version
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.request import RequestStatus
 
@@ -32,11 +33,13 @@ RECLAIM_AFTER = "KVRACE_FIXED_RECLAIM_AFTER"
 """Seconds after which held blocks are freed although a report is missing. Unset, they are held for ever: a transfer that was not
 reported may still touch them."""
 LOOK_EVERY = 60.0
-"""Seconds between two log lines of totals while blocks are held, and the age from which a hold is a warning."""
+"""Seconds between two log lines of totals while blocks are held."""
+LONG = 600.0
+"""Seconds from which on a hold is a warning. Minutes may be meant: NIXL keeps blocks for a client's next turn for 480 s."""
 
 
 class CannotServe(RuntimeError):
-    """The drop-in refuses to start: a release it was not verified against, or settings that make no sense."""
+    """The drop-in refuses to start: a release it was not verified against, or a configuration that it is not for."""
 
 
 def _refuse_unverified_release() -> None:
@@ -77,14 +80,22 @@ class HoldsPerTransfer:
         self._look_at = 0.0
         self._claimed_in_this_call: set[str] = set()
         super().__init__(*args, **kwargs)
-        overlapping = self.vllm_config.scheduler_config.async_scheduling  # type: ignore[attr-defined]
-        if overlapping and not isinstance(self, AsyncScheduler):
-            raise CannotServe(
-                "asynchronous scheduling is on, and FixedScheduler is for lock-step: use "
-                "--scheduler-cls kvrace.vllm.fixed.FixedAsyncScheduler"
-            )
+        self._refuse_other_schedulers_work()
         lost = f"freed after {self.reclaim_after:g} s" if self.reclaim_after else "held for ever"
         logger.info("kvrace: blocks stay until every transfer of their request is reported; without a report: %s", lost)
+
+    def _refuse_other_schedulers_work(self) -> None:
+        """vLLM asks a custom class neither whether it fits the way of scheduling, nor whether the model needs one of its own."""
+        config = self.vllm_config  # type: ignore[attr-defined]
+        overlapping = config.scheduler_config.async_scheduling
+        if overlapping != isinstance(self, AsyncScheduler):
+            raise CannotServe(
+                f"asynchronous scheduling is {'on' if overlapping else 'off'} here, so use --scheduler-cls "
+                f"kvrace.vllm.fixed.{'FixedAsyncScheduler' if overlapping else 'FixedScheduler'} (vLLM switches it off by itself "
+                "for some models, platforms, drafters and executors)"
+            )
+        if getattr(config, "diffusion_config", None) is not None:
+            raise CannotServe("a diffusion model needs vLLM's scheduler for diffusion; leave out --scheduler-cls")
 
     # A request ends: note which transfers its blocks stay for.
 
@@ -115,13 +126,8 @@ class HoldsPerTransfer:
 
     def _update_from_kv_xfer_finished(self, kv_connector_output: Any) -> None:
         connector = self.connector  # type: ignore[has-type]
-        sent = kv_connector_output.finished_sending
-        if connector is not None:
-            connector.update_connector_output(kv_connector_output)  # may add reports of its own
-        # The workers cannot know yet of a save that was claimed in this very call. A connector that puts a set of its own in the
-        # place of theirs has seen to that itself (MoRIIOConnectorScheduler keeps a report that comes before the end).
-        too_early = self._claimed_in_this_call if kv_connector_output.finished_sending is sent else ()
-        loaded = kv_connector_output.finished_recving or ()
+        too_early = self._tell_connector(connector, kv_connector_output)
+        loaded = [name for name in kv_connector_output.finished_recving or () if not self._is_late(name, "load")]
         woken = {name for name in loaded if self._waits_for_its_load(name)}
         if woken:
             # What a load that is over means to a live request is vLLM's affair. The connector has had its call already.
@@ -137,8 +143,28 @@ class HoldsPerTransfer:
         for name in kv_connector_output.finished_sending or ():
             if name in too_early:
                 self.misreports.note(name, Misreport("save", "early"))
-            else:
+            elif not self._is_late(name, "save"):
                 self._reported(name, "save")
+
+    def _tell_connector(self, connector: Any, kv_connector_output: Any) -> frozenset[str]:
+        """The connector may add reports of its own. Returns those of the workers that cannot be of a save that was claimed in
+        this very call, since no worker knows of it yet.
+
+        A connector that puts a set of its own in the place of theirs has seen to that itself: MoRIIOConnectorScheduler keeps a
+        report that comes before the end of its request.
+        """
+        sent = kv_connector_output.finished_sending
+        by_workers = frozenset(sent or ())
+        if connector is not None:
+            connector.update_connector_output(kv_connector_output)
+        return by_workers & self._claimed_in_this_call if kv_connector_output.finished_sending is sent else frozenset()
+
+    def _is_late(self, name: str, transfer: Transfer) -> bool:
+        """Whether this is the report that a hold was reclaimed without. It is not of a request that has the id since."""
+        late = self.ledger.strike_late(name, transfer)
+        if late:
+            self.misreports.note(name, Misreport(transfer, "late"))
+        return late
 
     def _waits_for_its_load(self, name: str) -> bool:
         request = self.requests.get(name)  # type: ignore[attr-defined]
@@ -173,13 +199,13 @@ class HoldsPerTransfer:
             return
         self._look_at = now + LOOK_EVERY
         self._log_totals()
-        long = list(self.ledger.older_than(LOOK_EVERY, now))
+        long = list(self.ledger.older_than(LONG, now))
         if long:
             logger.warning(
-                "The blocks of %d finished requests have been held for more than %d s, since transfers are not reported. "
+                "The blocks of %d finished requests have been held for more than %d s: transfers are not reported yet. "
                 "The oldest: request %s, %d s, %s.",
                 len(long),
-                LOOK_EVERY,
+                LONG,
                 long[0],
                 now - self.ledger.since[long[0]],
                 " and ".join(sorted(self.ledger.awaited[long[0]])),
@@ -195,7 +221,7 @@ class HoldsPerTransfer:
             missing,
         )
         self.counts["reclaimed"] += 1
-        self.ledger.forget(name)
+        self.ledger.reclaim(name)
         self._free_blocks(self.requests[name])  # type: ignore[attr-defined]
 
     def shutdown(self) -> None:
@@ -215,10 +241,16 @@ class HoldsPerTransfer:
 
     def add_request(self, request: Any) -> None:
         known = self.requests.get(request.request_id)  # type: ignore[attr-defined]
-        if known is not None and known.is_finished():
+        # A chunk for a session that is over is not a request of its own: vLLM drops it.
+        if known is not None and known.is_finished() and known.streaming_queue is None:
             self.resubmitted.setdefault(request.request_id, deque()).append(request)
             return
         super().add_request(request)  # type: ignore[misc]
+
+    def get_num_unfinished_requests(self) -> int:
+        paused = self.pause_state != PauseState.UNPAUSED  # type: ignore[attr-defined]
+        waiting = 0 if paused else sum(map(len, self.resubmitted.values()))
+        return int(super().get_num_unfinished_requests() + waiting)  # type: ignore[misc]
 
     def _free_blocks(self, request: Any) -> None:
         super()._free_blocks(request)  # type: ignore[misc]
@@ -239,6 +271,8 @@ class HoldsPerTransfer:
         ]
         for request in withdrawn:
             request.status = finished_status
+            if self.finished_req_ids_dict is not None:  # type: ignore[attr-defined]
+                self.finished_req_ids_dict[request.client_index].add(request.request_id)  # type: ignore[attr-defined]
         return [*super().finish_requests(request_ids, finished_status), *withdrawn]  # type: ignore[misc]
 
 
