@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from kvmodel.events import Abort, Add, Report, Schedule, Update
 from kvmodel.port import ConnectorScript
 from kvmodel.scope import Scope
 from kvrace.verified import VERIFIED_RELEASES, is_verified
+from kvrace.vllm.ledger import Misreport, Misreports
 
 pytestmark = pytest.mark.vllm
 BOTH = {name: ConnectorScript(4, "claimed") for name in "AB"}
@@ -100,8 +103,6 @@ def test_blocks_stay_until_the_second_report(order: tuple[str, str]) -> None:
 
 
 def test_reports_that_nobody_waits_for_are_counted_and_logged_once(logged: Log) -> None:
-    from kvrace.vllm.ledger import Misreport
-
     engine = Engine()
     engine.hold_a()
     engine.play(Schedule(), reports("load:A"), Schedule(), reports("load:A"), Schedule(), reports("load:A"))
@@ -129,13 +130,38 @@ def test_a_report_for_a_running_request_changes_nothing() -> None:
 def test_what_was_logged_does_not_fill_the_memory() -> None:
     from kvrace.vllm import ledger
 
-    misreports = ledger.Misreports()
+    misreports, book = Misreports(), ledger.TransferLedger()
     for number in range(ledger._REMEMBERED + 10):
-        misreports.note(f"request-{number}", ledger.Misreport("load", "unknown"))
-    assert len(misreports._logged) == ledger._REMEMBERED and misreports.total == ledger._REMEMBERED + 10
+        misreports.note(f"request-{number}", Misreport("load", "unknown"))
+        book.hold(f"request-{number}", {"load"}, 0.0)
+        book.reclaim(f"request-{number}")
+    assert len(misreports._logged) == len(book.late) == ledger._REMEMBERED
+    assert misreports.total == ledger._REMEMBERED + 10
 
 
-def test_a_connector_that_keeps_early_reports_itself_is_believed() -> None:
+def test_a_connector_that_misreports_every_request_does_not_fill_the_log(
+    monkeypatch: pytest.MonkeyPatch, logged: Log
+) -> None:
+    clock = Clock(monkeypatch)
+    misreports = Misreports()
+    for number in range(100):
+        misreports.note(f"request-{number}", Misreport("load", "unknown"))
+    assert len(logged.warnings) == 21 and "at most 20 a minute" in logged.warnings[-1]
+    clock.now += 60
+    misreports.note("another", Misreport("load", "unknown"))
+    assert len(logged.warnings) == 22 and "(101 ignored in all)" in logged.warnings[-1]
+
+
+def _replaced(output: Any) -> None:
+    output.finished_sending = {"A"}
+
+
+def _added(output: Any) -> None:
+    output.finished_sending.add("A")
+
+
+@pytest.mark.parametrize("reports_of_its_own", [_replaced, _added])
+def test_a_connector_that_reports_by_itself_is_believed(reports_of_its_own: Any) -> None:
     """MoRIIOConnector puts a set of its own in the place of the workers': a report that came before the end of its request."""
     engine = Engine(Scope(("save",)))
     script = {"A": ConnectorScript(0, "claimed")}
@@ -143,13 +169,22 @@ def test_a_connector_that_keeps_early_reports_itself_is_believed() -> None:
         assert engine.subject.apply(event, script).crash is None
     connector = engine.scheduler.connector
 
-    def keeps(output: Any) -> None:
-        output.finished_sending = {"A"}
-
-    connector.update_connector_output = keeps
-    answer = engine.subject.apply(Update(), script)  # the last token of A
-    assert answer.crash is None and engine.scheduler.misreports.total == 0
+    connector.update_connector_output = reports_of_its_own
+    last = Update() if reports_of_its_own is _replaced else Update((Report("save", "B"),))
+    answer = engine.subject.apply(last, script)  # the last token of A
+    assert answer.crash is None and all(
+        misreport.situation != "early" for misreport in engine.scheduler.misreports.counts
+    )
     assert engine.scheduler.requests == {} and engine.scheduler.ledger.awaited == {}
+
+
+def test_a_report_of_the_workers_in_the_call_that_claims_the_save_is_too_early() -> None:
+    engine = Engine(Scope(("save",)))
+    script = {"A": ConnectorScript(0, "claimed")}
+    for event in (Add("A"), Schedule(), Update(), Schedule(), reports("save:A")):
+        assert engine.subject.apply(event, script).crash is None
+    assert engine.scheduler.misreports.counts == {Misreport("save", "early"): 1}
+    assert engine.scheduler.ledger.awaited == {"A": {"save"}}
 
 
 # An id that is used again.
@@ -202,6 +237,44 @@ def test_one_that_waits_for_its_id_can_be_aborted(names: Any) -> None:
     assert engine.scheduler.requests == {}
 
 
+def test_one_that_waits_for_its_id_counts_as_unfinished_unless_the_engine_is_paused() -> None:
+    from vllm.v1.core.sched.interface import PauseState
+
+    engine = Engine()
+    engine.hold_a()
+    assert not engine.scheduler.has_unfinished_requests()
+    engine.scheduler.add_request(engine.request())
+    assert engine.scheduler.get_num_unfinished_requests() == 1
+    for state in (PauseState.PAUSED_NEW, PauseState.PAUSED_ALL):
+        engine.scheduler.set_pause_state(state)
+        assert engine.scheduler.get_num_unfinished_requests() == 0
+
+
+def test_several_clients_hear_of_one_that_never_began() -> None:
+    engine = Engine()
+    engine.scheduler.finished_req_ids_dict = defaultdict(set)
+    engine.hold_a()
+    new = engine.request()
+    new.client_index = 1
+    engine.scheduler.add_request(new)
+    engine.scheduler.finish_requests("A", engine.api.aborted)
+    assert engine.scheduler.finished_req_ids_dict[1] == {"A"}
+
+
+def test_a_late_chunk_of_a_session_that_is_over_begins_no_new_one() -> None:
+    """As in vLLM, which puts it where nobody looks any more."""
+    engine = Engine()
+    session, chunk = engine.request(), engine.request()
+    session.resumable = chunk.resumable = True
+    engine.scheduler.add_request(session)
+    engine.play(Schedule(), Abort("A"), Update())
+    assert session.is_finished() and "A" in engine.scheduler.requests
+    engine.scheduler.add_request(chunk)
+    assert engine.scheduler.resubmitted == {}
+    engine.play(Schedule(), reports("load:A", "save:A"), Schedule(), Update())
+    assert engine.scheduler.requests == {} and not engine.scheduler.has_requests()
+
+
 def test_several_that_wait_for_one_id_take_turns() -> None:
     engine = Engine()
     engine.hold_a()
@@ -228,13 +301,15 @@ def test_blocks_are_held_for_ever_and_the_log_says_so(monkeypatch: pytest.Monkey
     engine = Engine()
     engine.hold_a()
     held = engine.free_blocks()
-    for _ in range(5):
+    for _ in range(15):
         clock.now += 50
         engine.play(Schedule(), Update())
     assert engine.free_blocks() == held and engine.scheduler.has_requests()
-    assert len(logged.warnings) == 2  # after 150 and 250 seconds: not more often than once a minute
+    assert (
+        len(logged.warnings) == 2
+    )  # after 650 and 750 seconds: from ten minutes on, not more often than once a minute
     assert "blocks of 1 finished requests have been held" in logged.warnings[0]
-    assert logged.warnings[0].endswith("request A, 150 s, load and save.")
+    assert logged.warnings[0].endswith("request A, 650 s, load and save.")
 
 
 def test_reclaiming_is_asked_for_and_frees_after_that_time(monkeypatch: pytest.MonkeyPatch, logged: Log) -> None:
@@ -250,9 +325,9 @@ def test_reclaiming_is_asked_for_and_frees_after_that_time(monkeypatch: pytest.M
     engine.play(Schedule(), Update())
     assert engine.free_blocks() == everything and engine.scheduler.counts["reclaimed"] == 1
     assert "without a report of its save" in logged.text and "touches blocks of other requests" in logged.text
-    # The report that comes all the same is one for an unknown request.
+    # The report that comes all the same is known to be late.
     engine.play(Add("B"), Schedule(), reports("save:A"))
-    assert engine.scheduler.misreports.total == 1
+    assert engine.scheduler.misreports.counts == {Misreport("save", "late"): 1} and engine.scheduler.ledger.late == {}
 
 
 def test_a_resubmitted_request_begins_when_its_id_is_reclaimed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,6 +352,30 @@ def test_totals_are_logged_while_blocks_are_held_once_a_minute(monkeypatch: pyte
         clock.now += 10
         engine.play(Schedule(), Update())
     assert logged.text.count("1 requests were held for their transfers, 1 are still held") == 3
+
+
+def test_the_late_report_of_a_reclaimed_request_is_not_of_the_one_that_has_its_id_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KVRACE_FIXED_RECLAIM_AFTER", "0.5")
+    clock = Clock(monkeypatch)
+    engine = Engine()
+    engine.hold_a()
+    engine.scheduler.add_request(engine.request())
+    clock.now += 1
+    engine.play(Schedule(), Update())  # the first life is reclaimed, the second one waits for its load
+    engine.play(Schedule(), reports("load:A"))  # of the first life
+    assert engine.scheduler.finished_recving_kv_req_ids == set()
+    engine.play(Schedule(), reports("load:A"), Schedule(), Update(), Schedule(), Update())
+    assert engine.scheduler.ledger.awaited == {"A": {"save"}}
+    held = engine.free_blocks()
+    engine.play(Schedule(), reports("save:A"))  # of the first life
+    assert engine.free_blocks() == held
+    engine.play(Schedule(), reports("save:A"))
+    assert engine.free_blocks() > held and engine.scheduler.misreports.counts == {
+        Misreport("load", "late"): 1,
+        Misreport("save", "late"): 1,
+    }
 
 
 def test_shutting_down_says_what_was_seen(logged: Log) -> None:
@@ -316,11 +415,28 @@ def test_a_time_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, given: 
         Engine()
 
 
-def test_the_class_for_lock_step_is_refused_where_steps_overlap() -> None:
+@pytest.mark.parametrize(
+    ("scheduling", "given", "fitting"),
+    [("async", "FixedScheduler", "FixedAsyncScheduler"), ("sync", "FixedAsyncScheduler", "FixedScheduler")],
+)
+def test_the_class_for_the_other_scheduling_is_refused(scheduling: Any, given: str, fitting: str) -> None:
+    import kvrace.vllm.fixed
     from kvmodel.errors import KvraceError
 
-    with pytest.raises(KvraceError, match=r"use --scheduler-cls kvrace\.vllm\.fixed\.FixedAsyncScheduler"):
-        Engine(Scope(("load_save",), "async"))
+    with pytest.raises(KvraceError, match=rf"use --scheduler-cls kvrace\.vllm\.fixed\.{fitting} "):
+        Engine(Scope(("load_save",), scheduling), getattr(kvrace.vllm.fixed, given))
+
+
+def test_a_diffusion_model_is_refused() -> None:
+    from kvmodel.errors import KvraceError
+
+    engine = Engine()
+    engine.subject._config.diffusion_config = SimpleNamespace(canvas_length=None)
+    try:
+        with pytest.raises(KvraceError, match="needs vLLM's scheduler for diffusion"):
+            engine.subject.start()
+    finally:
+        engine.subject._config.diffusion_config = None
 
 
 def test_a_hold_for_an_encoder_cache_ends_as_in_vllm() -> None:
