@@ -30,9 +30,12 @@ def test_z3_finds_no_state_in_which_the_two_readings_differ(name: str) -> None:
     assert _differences(small_instances("wait_for_all")[name]) == []
 
 
+EACH = [(name, policy) for policy in DIFFERENT for name in (SMALL if policy == "wait_for_all" else SMALL_SYNC)]
+"""All cases under one policy: the others differ from it in what the cases of one step in flight have too."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", DIFFERENT)
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(("name", "policy"), EACH)
 def test_z3_finds_no_state_in_which_the_two_readings_differ_in_any_small_case(name: str, policy: str) -> None:
     assert _differences(small_instances(policy)[name]) == []
 
@@ -49,12 +52,8 @@ def test_what_is_compiled_says_what_its_formula_says_in_every_reachable_state(na
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "policy"),
-    [(name, policy) for policy in DIFFERENT for name in (SMALL if policy == "wait_for_all" else SMALL_SYNC)],
-)
+@pytest.mark.parametrize(("name", "policy"), EACH)
 def test_what_is_compiled_says_what_its_formula_says_in_any_small_case(name: str, policy: str) -> None:
-    """All cases under one policy: the others differ from it in reports alone, which the cases of one step in flight have too."""
     found = small_instances(policy)[name]
     assert miscompiled(found, reachable(found)) == []
 
