@@ -61,6 +61,47 @@ def test_ctrl_c_while_vllm_is_imported(start: Any) -> None:
     assert (out, err) == ("", "kvrace: interrupted; there is no verdict\n")
 
 
+INTERRUPTED_IMPORT = """
+import os, signal, time
+try:
+    os.kill(os.getpid(), signal.{signal})
+    time.sleep(0.01)
+{then}
+"""
+SWALLOWED = "except KeyboardInterrupt: pass"
+BROKEN = "finally: raise RuntimeError('CPU dispatcher tracer already initialized')"
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("then", [SWALLOWED, BROKEN], ids=["swallowed", "broken"])
+@pytest.mark.parametrize(
+    "command", ["check", "check --subject vllm", "diff --subject vllm --subject fixed", "matrix remedies --jobs 1"]
+)
+def test_ctrl_c_that_an_import_makes_an_error_of(
+    start: Any, tmp_path: Path, command: str, then: str, number: str
+) -> None:
+    package = tmp_path / "fake" / "vllm"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(INTERRUPTED_IMPORT.format(signal=number, then=then))
+    process = start(*command.split(), prelude=f"import sys; sys.path.insert(0, {str(package.parent)!r})")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 3, err
+    if command.startswith("matrix"):
+        assert "? incomplete: the run was interrupted" in out and err == ""
+    else:
+        assert (out, err) == ("", "kvrace: interrupted; there is no verdict\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_after_the_report_leaves_the_exit_status_as_it_is(start: Any, number: signal.Signals) -> None:
+    leaving = "import atexit, sys, time; atexit.register(lambda: (print('leaving', file=sys.stderr, flush=True), time.sleep(1)))"
+    process = start("check", "--subject", "reference", "--scope", "seed", prelude=leaving)
+    assert process.stderr.readline() == "leaving\n"
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (1, "")
+
+
 def test_a_reader_that_goes_away(start: Any) -> None:
     process = start("check", "--subject", "reference", "--scope", "seed")
     process.stdout.close()

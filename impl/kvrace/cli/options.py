@@ -97,8 +97,8 @@ Contract = Annotated[
     typer.Option(
         "--contract",
         metavar="NAME[,NAME]",
-        show_default=EXACTLY_ONCE,
-        help=f"What the connector may do: {', '.join(MEANINGS)}. 'kvrace check --list' says what each means.",
+        help=f"What the connector may do: {', '.join(MEANINGS)}. 'kvrace check --list' says what each means. "
+        f"Default: {EXACTLY_ONCE}.",
         callback=_not_empty,
         rich_help_panel=_SUBJECT,
     ),
