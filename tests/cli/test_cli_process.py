@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import pty
 import signal
+import subprocess
+import sys
 import time
 import types
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.cli.conftest import ROOT
 
 LONG = ("check", "--subject", "reference", "--policy", "wait_for_all", "--scope", "medium")
 NO_VLLM = "import sys; sys.modules['vllm'] = None"
@@ -90,6 +94,23 @@ def test_ctrl_c_that_an_import_makes_an_error_of(
         assert "? incomplete: the run was interrupted" in out and err == ""
     else:
         assert (out, err) == ("", "kvrace: interrupted; there is no verdict\n")
+
+
+def test_ctrl_c_within_a_text_that_an_import_executes() -> None:
+    """As dataclasses do: after it ``python -m`` ends itself by a signal, whatever the exit status is."""
+    Path("vllm").mkdir()
+    Path("vllm/__init__.py").write_text("""exec("import os, time; os.kill(os.getpid(), 2); time.sleep(0.01)")""")
+    paths = os.pathsep.join([str(ROOT / "model"), str(ROOT / "impl")])
+    ended = subprocess.run(
+        [sys.executable, "-m", "kvrace", *SEED],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert ended.stderr == "kvrace: interrupted; there is no verdict\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
