@@ -24,7 +24,7 @@ def end_undisturbed() -> None:
     if threading.current_thread() is threading.main_thread():
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
-    # After a KeyboardInterrupt that left an exec of a text, as in an import, 'python -m' ends itself by SIGINT; this makes it forget.
+    # After a KeyboardInterrupt that left an exec of a text, as imports do, 'python -m' ends itself by SIGINT; this makes it forget.
     exec("")
 
 
