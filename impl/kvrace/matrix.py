@@ -120,6 +120,13 @@ class Matrix:
         return not self.missing and all(check.verdict != "incomplete" for r in self.remedies for check in self.plan(r))
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What the schedulers have to say beside the verdicts, none of it twice."""
+        told = [result.notes for result in self.results.values()]
+        told += [comparison.notes for compared in self.compared.values() for comparison in compared]
+        return tuple(dict.fromkeys(note for notes in told for note in notes))
+
+    @property
     def exit_code(self) -> int:
         """0 when every cell is known, whatever it says; 3 when some are not."""
         return 0 if self.complete else 3
@@ -208,18 +215,18 @@ def _choice(subject: str, remedy: str) -> SubjectChoice:
 
 @dataclass(frozen=True, slots=True)
 class Explorer:
-    """Does the work of a matrix, in this process or in another one."""
+    """Does the work of a matrix, in this process or in another one: a deadline is the same moment in all of them. ``limits`` are
+    those of one exploration."""
 
     subject: str
     scope_name: str
-    max_states: int | None
-    call_seconds: float = 10.0
+    limits: Limits = Limits()
 
     def __call__(self, wanted: Exploration, listen: Callable[[Progress], None]) -> CheckResult | Comparison:
-        limits = Limits(max_states=self.max_states, call_seconds=self.call_seconds)
-        make = ending(_choice(self.subject, wanted.remedy).make, self.call_seconds)
+        limits = self.limits
+        make = ending(_choice(self.subject, wanted.remedy).make, limits.call_seconds)
         if wanted.contract is None:
-            stock = ending(_choice(self.subject, DEFAULT_POLICY).make, self.call_seconds)
+            stock = ending(_choice(self.subject, DEFAULT_POLICY).make, limits.call_seconds)
             return compare(stock, make, wanted.scope, limits, listen)
         contract = Contract.parse(wanted.contract)
         result = check(make, [wanted.scope], contract, scope_name=self.scope_name, limits=limits, listen=listen)
@@ -242,23 +249,30 @@ def matrix(
     listen: Callable[[MatrixProgress], None] = lambda _: None,
 ) -> Matrix:
     """Explore every remedy under every contract, ``jobs`` explorations at a time. A KeyboardInterrupt from ``listen`` ends it and
-    keeps what was finished. Raises KvraceError as :func:`kvrace.check.check` does."""
+    keeps what was finished; so does the deadline of its limits. Raises KvraceError as :func:`kvrace.check.check` does."""
     started = time.monotonic()
     work = explorations(remedies, contracts, scopes)
     done: dict[Exploration, CheckResult | Comparison] = {}
     stopped = None
+    deadline = explorer.limits.deadline
+
+    def late() -> bool:
+        return deadline is not None and time.monotonic() > deadline
 
     def tell(at_work: str) -> None:
         states = sum(result.states for result in done.values())
         listen(MatrixProgress(len(done), len(work), states, time.monotonic() - started, at_work))
 
     try:
-        for wanted, result in spread(explorer, work, jobs, tell):
+        for wanted, result in spread(explorer, work, jobs, tell, late):
             done[wanted] = result
             if result.stopped == "interrupted":
                 raise KeyboardInterrupt
+        if len(done) < len(work):
+            stopped = "time limit"
     except KeyboardInterrupt:
         stopped = "interrupted"
+    stopped = stopped or next((one.stopped for one in done.values() if one.stopped), None)
     results: dict[Place, CheckResult] = {}
     compared: dict[str, tuple[Comparison, ...]] = {}
     for wanted in work:  # in their order, however they were finished

@@ -23,6 +23,7 @@ from kvmodel.errors import KvraceError, quoted
 from kvmodel.port import Subject
 from kvmodel.relation.policies import POLICIES
 from kvmodel.scope import Scheduling, Scope
+from kvrace.ctrlc import ctrl_c_wins
 from kvrace.watchdog import describe
 
 BOTH: tuple[Scheduling, ...] = ("sync", "async")
@@ -197,7 +198,7 @@ def _load_vllm(importing: Callable[[bool], None]) -> Any:
 
     importing(True)
     try:
-        with _quiet(), warnings.catch_warnings():
+        with ctrl_c_wins(), _quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what vLLM imports; a test run may have made errors of warnings
             return load_api()
     except (Exception, KeyboardInterrupt):

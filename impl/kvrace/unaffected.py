@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvmodel.contract import Contract
 from kvmodel.events import Abort, Event
@@ -13,17 +13,18 @@ from kvmodel.scope import Scope
 from kvrace.check import Limits, MakeSubject, rare_garbage_collection
 from kvrace.exploration import Bounded, Orders
 from kvrace.result import Progress
-from kvrace.watchdog import watched
+from kvrace.watchdog import WatchedSubject, watched
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """``events``: a shortest order after which the two do not look alike, or after which a property is broken; none if there is no
-    such order. ``stopped`` says why not every order was tried."""
+    such order. ``stopped`` says why not every order was tried; ``notes`` are what both schedulers have to say beside it."""
 
     states: int
     events: tuple[str, ...]
     stopped: str | None
+    notes: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -49,25 +50,31 @@ def compare(
     def report(states: int, transitions: int, frontier: int) -> None:
         listen(Progress(0, 1, scope, states, transitions, frontier, 0.0))
 
-    bounded = Bounded(limits.deadline, limits.max_states)
-    orders: Orders[PairKey] = Orders()
-    stopped = None
     with (
         watched(make_first(scope), limits.call_seconds) as first,
         watched(make_second(scope), limits.call_seconds) as second,
         rare_garbage_collection(),
     ):
-        pairs = _WithoutAborts(Lockstep(first, Contract()), Lockstep(second, Contract()), strict=True)
-        start = pairs.initial()
-        orders.add(0, None, start.key, sample=False)
-        try:
-            for edge in bounded.edges(pairs, start, report):
-                if edge.new:
-                    orders.add(edge.source, edge.label, edge.state.key, sample=False)
-                if edge.state.differences or edge.state.first.findings:
-                    order = [*orders.to(edge.source), edge.label]
-                    return Comparison(bounded.states, tuple(map(str, order)), None)
-            stopped = bounded.stopped
-        except KeyboardInterrupt:
-            stopped = "interrupted"
-    return Comparison(bounded.states, (), stopped)
+        found = _until_they_differ(first, second, limits, report)
+        notes = [note for subject in (first, second) for note in subject.notes(found.complete and not found.events)]
+    return replace(found, notes=tuple(dict.fromkeys(notes)))
+
+
+def _until_they_differ(
+    first: WatchedSubject, second: WatchedSubject, limits: Limits, report: Callable[[int, int, int], None]
+) -> Comparison:
+    bounded = Bounded(limits.deadline, limits.max_states)
+    orders: Orders[PairKey] = Orders()
+    pairs = _WithoutAborts(Lockstep(first, Contract()), Lockstep(second, Contract()), strict=True)
+    start = pairs.initial()
+    orders.add(0, None, start.key, sample=False)
+    try:
+        for edge in bounded.edges(pairs, start, report):
+            if edge.new:
+                orders.add(edge.source, edge.label, edge.state.key, sample=False)
+            if edge.state.differences or edge.state.first.findings:
+                order = [*orders.to(edge.source), edge.label]
+                return Comparison(bounded.states, tuple(map(str, order)), None)
+    except KeyboardInterrupt:
+        return Comparison(bounded.states, (), "interrupted")
+    return Comparison(bounded.states, (), bounded.stopped)

@@ -13,6 +13,7 @@ from kvmodel.errors import KvraceError
 from kvmodel.events import Event
 from kvmodel.port import Capture, ConnectorScript, Identity, Observation, Response, Subject, SubjectHang
 from kvmodel.scope import Scope
+from kvrace.ctrlc import ctrl_c_wins
 
 _TICK_SECONDS = 0.5
 _MAKING_SECONDS = 10.0
@@ -125,7 +126,7 @@ def ending(make: Callable[[Scope], Subject], limit_seconds: float) -> Callable[[
     limit_seconds = max(limit_seconds, _MAKING_SECONDS)
 
     def made(scope: Scope) -> Subject:
-        with _alarm("making the scheduler", limit_seconds):
+        with ctrl_c_wins(), _alarm("making the scheduler", limit_seconds):
             return make(scope)
 
     return made

@@ -26,15 +26,22 @@ _LOOK_SECONDS = 0.2
 
 
 def spread(
-    work: Work[Wanted, Made], pieces: Sequence[Wanted], processes: int, tell: Callable[[str], None]
+    work: Work[Wanted, Made],
+    pieces: Sequence[Wanted],
+    processes: int,
+    tell: Callable[[str], None],
+    late: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[Wanted, Made]]:
-    """Every piece with what was made of it, as soon as it is. ``tell`` hears now and then what is at work, and may raise.
+    """Every piece with what was made of it, as soon as it is. ``tell`` hears now and then what is at work, and may raise. Once it
+    is ``late`` no piece is begun any more.
 
     With one process it is this one; else ``work``, the pieces and what is made have to be picklable. Raises KvraceError when a
     piece does, or when a process ends by itself.
     """
     if min(processes, len(pieces)) <= 1:
         for piece in pieces:
+            if late():
+                return
             with stdout_to_stderr():
                 made = work(piece, lambda _, piece=piece: tell(str(piece)))  # type: ignore[misc]
             yield piece, made
@@ -51,7 +58,7 @@ def spread(
             for ready in wait(list(busy), _LOOK_SECONDS):
                 worker, piece = busy.pop(ready)
                 yield piece, _received(worker)
-                if left:
+                if left and not late():
                     worker.send(left[0])
                     busy[worker] = (worker, left.popleft())
 

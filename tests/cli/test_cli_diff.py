@@ -128,6 +128,10 @@ def test_ctrl_c_gives_the_incomplete_verdict(start: Any, number: signal.Signals)
         ((*REFERENCES[1:], "--scheduler", "late"), "unknown scheduler 'late'"),
         ((*REFERENCES[1:], "--json", "no/such/folder.json"), "--json: "),
         ((*REFERENCES[1:], "--scope", "huge"), "unknown scope 'huge'"),
+        (
+            (*REFERENCES[1:], "--contract", "lossy", "--contract", "single"),
+            "--contract is given 2 times: there is one contract",
+        ),
         ((*REFERENCES[1:], "--scope", "chunked"), "the reference scheduler has no token budget"),
     ],
 )

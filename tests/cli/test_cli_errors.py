@@ -35,6 +35,7 @@ BAD_COMMANDS = {
     "no blocks": ["check", "--requests", "load", "--blocks", "0"],
     "unknown contract": ["check", "--contract", "polite"],
     "empty contract name": ["check", "--contract", "lossy,"],
+    "two contracts": ["check", "--contract", "lossy", "--contract", "single"],
     "unknown property": ["check", "--property", "no-bugs"],
     "unknown scheduler": ["check", "--scheduler", "threaded"],
     "no time": ["check", "--time-limit", "0"],

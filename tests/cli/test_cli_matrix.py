@@ -111,6 +111,66 @@ def test_a_limit_leaves_cells_unknown_and_is_no_pass(kvrace: Any) -> None:
     assert {check["verdict"] for checks in data["plan"].values() for check in checks} <= {"incomplete", "violated"}
 
 
+@pytest.mark.parametrize("columns", [80, 100])
+def test_the_point_of_the_table_is_in_sight_on_a_narrow_screen(
+    kvrace: Any, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = kvrace(*TINY, "--contract", "exactly-once", "--jobs", 1).out
+    plan = out[out.index("the test plan") : out.index("abort + finished_sending no longer crashes: ")].splitlines()
+    assert plan[2].endswith("and yet violated")
+    (skip,) = (number for number, line in enumerate(plan) if line.startswith("  skip "))
+    assert plan[skip].endswith("no-use-after-free,") and plan[skip + 1].split() == ["no-stuck"]
+    assert max(map(len, plan)) <= columns
+
+
+def test_every_contract_is_every_one_there_is(kvrace: Any) -> None:
+    one = (*REMEDIES, "--requests", "load", "--remedy", "not_while_loading", "--jobs", 1)
+    some = kvrace(*one, "--contract", "duplicate", "--contract", "exactly-once").out
+    assert "not_while_loading under every contract asked for\n" in some
+    assert "not_while_loading under every contract\n" in kvrace(*one).out
+
+
+def test_what_a_limit_left_untried_is_not_said_to_hold(kvrace: Any) -> None:
+    """A dash stands for 'nothing else is violated', which nobody knows of what was not exhausted."""
+    out = kvrace(*TWO, "--contract", "exactly-once", "--max-states", 30).out
+    plan = out[out.index("the test plan") : out.index("abort + finished_sending no longer crashes: ")].splitlines()
+    rows = [line.split()[-1] for line in plan if line.startswith(("  wait_for_both", " " * 70))]
+    assert rows == ["?", "?"]
+    assert "? was not exhausted." in " ".join(out.split())
+    assert "? was not exhausted." not in " ".join(kvrace(*TWO, "--contract", "exactly-once").out.split())
+
+
+def test_after_the_time_limit_nothing_more_is_begun(kvrace: Any) -> None:
+    shown = kvrace(*TINY, "--jobs", 1, "--time-limit", 1e-9, "--json", "matrix.json")
+    assert shown.status == 3
+    assert "? incomplete: the time limit was reached" in shown.out
+    data = json.loads(Path("matrix.json").read_text())
+    assert (data["stopped"], data["complete"], data["states"]) == ("time limit", False, 0)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_the_time_limit_ends_explorations_and_keeps_what_they_found(kvrace: Any, jobs: int) -> None:
+    """A scope that takes far longer than the limit: what was begun is shown."""
+    large = (*REMEDIES, "--requests", "load_save,load_save", "--remedy", "skip", "--contract", "exactly-once")
+    shown = kvrace(*large, "--jobs", jobs, "--time-limit", 1, "--json", "matrix.json")
+    assert shown.status == 3
+    data = json.loads(Path("matrix.json").read_text())
+    assert data["stopped"] == "time limit" and data["states"] > 0
+    assert "holds" not in {verdict["verdict"] for verdict in data["cells"][0]["properties"].values()}
+
+
+@pytest.mark.vllm
+def test_what_was_compared_at_the_word_of_a_class_is_said_once(kvrace: Any) -> None:
+    some = ("--requests", "load", "--remedy", "wait_for_all", "--contract", "exactly-once", "--contract", "single")
+    shown = kvrace("matrix", "remedies", *some, "--jobs", 1, "--json", "matrix.json")
+    notes = json.loads(Path("matrix.json").read_text())["notes"]
+    assert any(note.startswith("compared like vLLM's own, at the word of its classes: ") for note in notes)
+    screen = " ".join(shown.out.split())
+    assert [screen.count(f"note: {note} ") for note in notes] == [1] * len(notes)
+    assert screen.count("note: ") == len(notes)
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_an_interruption_keeps_what_was_finished(start: Any, jobs: int) -> None:
     process = start(*REMEDIES, "--requests", "load_save,load_save", "--jobs", jobs, "--json", "-")
@@ -142,6 +202,7 @@ def test_a_remedy_that_cannot_be_made_is_one_line(kvrace: Any, monkeypatch: pyte
         (["--scope", "seed", "--requests", "load"], "--scope and --requests exclude each other"),
         (["--jobs", "0"], "--jobs 0: must be 1 or more"),
         (["--max-states", "0"], "--max-states 0: must be 1 or more"),
+        (["--time-limit", "0"], "--time-limit 0: must be more than 0 seconds"),
         (["--json", "nowhere/matrix.json"], "--json"),
     ],
 )

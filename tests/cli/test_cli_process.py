@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import pty
 import signal
+import subprocess
+import sys
 import time
 import types
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.cli.conftest import ROOT
 
 LONG = ("check", "--subject", "reference", "--policy", "wait_for_all", "--scope", "medium")
 NO_VLLM = "import sys; sys.modules['vllm'] = None"
@@ -59,6 +63,64 @@ def test_ctrl_c_while_vllm_is_imported(start: Any) -> None:
     out, err = process.communicate(timeout=60)
     assert process.returncode == 3
     assert (out, err) == ("", "kvrace: interrupted; there is no verdict\n")
+
+
+INTERRUPTED_IMPORT = """
+import os, signal, time
+try:
+    os.kill(os.getpid(), signal.{signal})
+    time.sleep(0.01)
+{then}
+"""
+SWALLOWED = "except KeyboardInterrupt: pass"
+BROKEN = "finally: raise RuntimeError('CPU dispatcher tracer already initialized')"
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("then", [SWALLOWED, BROKEN], ids=["swallowed", "broken"])
+@pytest.mark.parametrize(
+    "command", ["check", "check --subject vllm", "diff --subject vllm --subject fixed", "matrix remedies --jobs 1"]
+)
+def test_ctrl_c_that_an_import_makes_an_error_of(
+    start: Any, tmp_path: Path, command: str, then: str, number: str
+) -> None:
+    package = tmp_path / "fake" / "vllm"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(INTERRUPTED_IMPORT.format(signal=number, then=then))
+    process = start(*command.split(), prelude=f"import sys; sys.path.insert(0, {str(package.parent)!r})")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 3, err
+    if command.startswith("matrix"):
+        assert "? incomplete: the run was interrupted" in out and err == ""
+    else:
+        assert (out, err) == ("", "kvrace: interrupted; there is no verdict\n")
+
+
+def test_ctrl_c_within_a_text_that_an_import_executes() -> None:
+    """As dataclasses do: after it ``python -m`` ends itself by a signal, whatever the exit status is."""
+    Path("vllm").mkdir()
+    Path("vllm/__init__.py").write_text("""exec("import os, time; os.kill(os.getpid(), 2); time.sleep(0.01)")""")
+    paths = os.pathsep.join([str(ROOT / "model"), str(ROOT / "impl")])
+    ended = subprocess.run(
+        [sys.executable, "-m", "kvrace", *SEED],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert ended.stderr == "kvrace: interrupted; there is no verdict\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_after_the_report_leaves_the_exit_status_as_it_is(start: Any, number: signal.Signals) -> None:
+    leaving = "import atexit, sys, time; atexit.register(lambda: (print('leaving', file=sys.stderr, flush=True), time.sleep(1)))"
+    process = start("check", "--subject", "reference", "--scope", "seed", prelude=leaving)
+    assert process.stderr.readline() == "leaving\n"
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (1, "")
 
 
 def test_a_reader_that_goes_away(start: Any) -> None:

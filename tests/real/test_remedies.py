@@ -103,7 +103,7 @@ _FAST = ("skip", "wait_for_both")
     "remedy", [pytest.param(name, marks=[] if name in _FAST else pytest.mark.slow) for name in REMEDIES]
 )
 def test_what_a_remedy_breaks_under_each_contract(remedy: str) -> None:
-    made = matrix(Explorer("vllm", "seed", None), [remedy], list(MEANINGS), RACE)
+    made = matrix(Explorer("vllm", "seed"), [remedy], list(MEANINGS), RACE)
     assert made.complete
     found = {
         contract: {

@@ -12,7 +12,7 @@ import typer
 
 from kvmodel.errors import KvraceError
 from kvrace.cli.app import app
-from kvrace.cli.interrupt import end_as_with_ctrl_c
+from kvrace.cli.interrupt import end_as_with_ctrl_c, end_undisturbed
 from kvrace.render.output import Output, drop, error_line
 from kvrace.watchdog import describe
 
@@ -29,7 +29,12 @@ def main() -> None:
         if getattr(sys, name) is None:  # closed by the shell (>&-)
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - stays open as long as the process
     end_as_with_ctrl_c()
-    status = run(sys.argv[1:])
+    status = INTERRUPTED
+    try:
+        status = run(sys.argv[1:])
+        end_undisturbed()
+    except KeyboardInterrupt:  # just before or after the command's end
+        end_undisturbed()
     try:
         sys.stdout.flush()
     except BrokenPipeError:

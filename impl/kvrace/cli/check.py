@@ -13,6 +13,7 @@ from kvmodel.relation.policies import policy_named
 from kvmodel.scope import Scheduling, Scope
 from kvrace.check import Limits, check
 from kvrace.cli import options
+from kvrace.cli.contracts import contract_of
 from kvrace.cli.interrupt import interruptible
 from kvrace.cli.reports import STANDARD_OUTPUT, Report, asked_for, show, tell
 from kvrace.cli.scopes import ScopeOptions
@@ -42,7 +43,7 @@ def check_command(
     subject: options.Subject = None,
     scheduler: options.Scheduler = None,
     policy: options.Policy = None,
-    contract: options.Contract = "exactly-once",
+    contract: options.Contract = None,
     properties: options.Property = None,
     conformance: options.Conformance = None,
     scope: options.ScopeName = None,
@@ -107,7 +108,7 @@ def check_command(
         separate_ends,
         engine_order,
     ).scopes()
-    judged_by = Contract.parse(contract)
+    judged_by = contract_of(contract)
     wanted = _properties(properties)
     if conformance is not None:
         policy_named(conformance)

@@ -12,6 +12,7 @@ from kvmodel.scope import Scheduling, Scope
 from kvrace.check import Limits
 from kvrace.cli import options
 from kvrace.cli.check import named_option
+from kvrace.cli.contracts import contract_of
 from kvrace.cli.interrupt import interruptible
 from kvrace.cli.reports import STANDARD_OUTPUT, show
 from kvrace.cli.scopes import ScopeOptions
@@ -44,7 +45,7 @@ def diff_command(
     subjects: options.TwoSubjects = None,
     policies: options.Policies = None,
     scheduler: options.Scheduler = None,
-    contract: options.Contract = "exactly-once",
+    contract: options.Contract = None,
     strict: options.Strict = False,
     scope: options.ScopeName = None,
     requests: options.Requests = None,
@@ -105,7 +106,7 @@ def diff_command(
         separate_ends,
         engine_order,
     ).scopes()
-    under = Contract.parse(contract)
+    under = contract_of(contract)
     if scheduler not in (None, "sync", "async"):
         raise KvraceError(f"unknown scheduler {quoted(scheduler)}: use sync or async")
     Limits.of(time_limit, max_states, call_timeout, named_option)  # refused before vLLM is imported

@@ -19,6 +19,15 @@ def end_as_with_ctrl_c() -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
+def end_undisturbed() -> None:
+    """From now on no signal ends the process: the command has ended, and its exit status stands."""
+    if threading.current_thread() is threading.main_thread():
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+    # After a KeyboardInterrupt that left an exec of a text, as imports do, 'python -m' ends itself by SIGINT; this makes it forget.
+    exec("")
+
+
 @contextmanager
 def ending_at_once() -> Iterator[None]:
     """Within :func:`interruptible`, a call that reports no progress (an import): here Ctrl-C raises KeyboardInterrupt at once."""

@@ -11,7 +11,9 @@ import typer
 from kvmodel.contract import MEANINGS, Contract
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.relation.policies import POLICIES, policy_named
+from kvrace.check import Limits
 from kvrace.cli import options
+from kvrace.cli.check import named_option
 from kvrace.cli.interrupt import interruptible
 from kvrace.cli.program import program
 from kvrace.cli.reports import STANDARD_OUTPUT, show
@@ -27,6 +29,7 @@ from kvrace.result import Violation
 from kvrace.trace import write_trace
 
 DEFAULT_MATRIX_SCOPE = "pair"
+CALL_SECONDS = 10.0
 
 matrix_app = typer.Typer(
     help="Tables of verdicts: every remedy under every contract.",
@@ -43,6 +46,7 @@ def remedies_command(
     scope: options.MatrixScope = None,
     requests: options.Requests = None,
     blocks: options.Blocks = None,
+    time_limit: options.TimeLimit = None,
     max_states: options.MaxStates = None,
     jobs: options.Jobs = None,
     json: options.Json = None,
@@ -58,9 +62,10 @@ def remedies_command(
 
     \b
     Examples:
-      kvrace matrix remedies              on vLLM: about 3 minutes on two cores
+      kvrace matrix remedies              on vLLM: about 5 minutes of CPU time
       kvrace matrix remedies --remedy skip --contract exactly-once
       kvrace matrix remedies --requests load_save --json matrix.json
+      kvrace matrix remedies --time-limit 60        what a minute gives
       kvrace matrix remedies --subject reference    without vLLM
 
     \b
@@ -76,8 +81,7 @@ def remedies_command(
     under = [str(Contract.parse(name)) for name in _each(contracts, MEANINGS)]
     if subject not in ("vllm", "reference"):
         raise KvraceError(f"--subject {quoted(subject)}: remedies are of vllm or of reference")
-    if max_states is not None and max_states < 1:
-        raise KvraceError(f"--max-states {max_states}: must be 1 or more")
+    Limits.of(time_limit, max_states, CALL_SECONDS, named_option)  # refused before anything is shown
     if jobs is not None and jobs < 1:
         raise KvraceError(f"--jobs {jobs}: must be 1 or more")
     if json not in (None, STANDARD_OUTPUT):
@@ -88,11 +92,11 @@ def remedies_command(
     try:
         with progress_line(not no_color) as line, interruptible(line.filling) as listen:
             show(output, header(subject, name, scopes, chosen))
-            explorer = Explorer(subject, name, max_states)
+            explorer = Explorer(subject, name, Limits.of(time_limit, max_states, CALL_SECONDS, named_option))
             made = matrix(explorer, chosen, under, scopes, jobs=jobs or os.cpu_count() or 1, listen=listen)
         traces = _written(made, folder)
         replay = ReplayCommand(program())
-        show(output, report(made, traces, replay))
+        show(output, report(made, traces, replay, output.width))
         if json is not None:
             text = matrix_json(made, traces, replay)
             if json == STANDARD_OUTPUT:

@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from kvmodel.contract import MEANINGS
+from kvmodel.contract import EXACTLY_ONCE, MEANINGS
 from kvmodel.errors import KvraceError
 from kvmodel.properties import PROPERTY_NAMES
 from kvmodel.relation.policies import POLICIES
@@ -93,11 +93,12 @@ Strict = Annotated[
     ),
 ]
 Contract = Annotated[
-    str,
+    list[str] | None,
     typer.Option(
         "--contract",
         metavar="NAME[,NAME]",
-        help=f"What the connector may do: {', '.join(MEANINGS)}. 'kvrace check --list' says what each means.",
+        help=f"What the connector may do: {', '.join(MEANINGS)}. 'kvrace check --list' says what each means. "
+        f"Default: {EXACTLY_ONCE}.",
         callback=_not_empty,
         rich_help_panel=_SUBJECT,
     ),

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from rich.table import Table
 
-from kvmodel.contract import EXACTLY_ONCE, Contract
 from kvmodel.errors import KvraceError
 from kvmodel.relation.model import Model
 from kvmodel.relation.policies import policy_named
@@ -14,6 +13,7 @@ from kvmodel.relation.promela import promela
 from kvmodel.relation.scoped import scoped
 from kvmodel.scope import Scope
 from kvrace.cli import options
+from kvrace.cli.contracts import contract_of
 from kvrace.files import check_target, write_atomically
 from kvrace.render.output import standard_output
 from kvrace.spin import Comparison, Explored, compare
@@ -28,7 +28,7 @@ def promela_command(
     scheduler: options.RelationScheduler = "sync",
     blocks: options.RelationBlocks = None,
     policy: options.RelationPolicy = DEFAULT_POLICY,
-    contract: options.Contract = EXACTLY_ONCE,
+    contract: options.Contract = None,
     output: options.ExportTarget = None,
     run: options.RunSpin = False,
 ) -> int:
@@ -63,9 +63,9 @@ def promela_command(
         raise KvraceError(f"--requests: {len(kinds)} are too many to explore; use {MOST_REQUESTS} or fewer")
     if not 1 <= size <= MOST_BLOCKS:
         raise KvraceError(f"--blocks: {size} is outside 1 to {MOST_BLOCKS}")
-    instance = scoped(Model(policy_named(policy), Contract.parse(contract)), scope, blocks=size)
+    instance = scoped(Model(policy_named(policy), contract_of(contract)), scope, blocks=size)
     about = f"{','.join(kinds)}, {scheduler}, {size} block{'s' if size > 1 else ''}"
-    about += f", policy {policy}, contract {Contract.parse(contract)}"
+    about += f", policy {policy}, contract {contract_of(contract)}"
     if run:
         compared = compare(instance)
         standard_output(color=False).print(about, _table(compared), _verdict(compared))

@@ -8,12 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvmodel.contract import EXACTLY_ONCE, Contract
+from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.relation.model import Model
 from kvmodel.relation.policies import policy_named
 from kvmodel.relation.safety import ASSUMPTIONS
 from kvrace.cli import options
+from kvrace.cli.contracts import contract_of
 from kvrace.cli.interrupt import ending_at_once, interruptible
 from kvrace.cli.program import program
 from kvrace.cli.reports import STANDARD_OUTPUT
@@ -37,7 +38,7 @@ BESIDE = ("assert", "skip")
 
 def prove_command(
     policy: options.ProvedPolicy = None,
-    contract: options.Contract = EXACTLY_ONCE,
+    contract: options.Contract = None,
     assume: options.Assume = None,
     subject: options.PlayedOn = None,
     brief: options.Brief = False,
@@ -80,7 +81,7 @@ def prove_command(
     if list_names:
         output.print(shown.theorems())
         return 0
-    chosen = Contract.parse(contract)
+    chosen = contract_of(contract)
     if not 0 < time_limit < float("inf"):
         raise KvraceError(f"--time-limit {time_limit:g}: must be a number of seconds, more than 0")
     if subject not in (None, "vllm", "reference"):

@@ -12,6 +12,7 @@ from kvmodel.scope import Scheduling, Scope
 from kvrace.check import Limits
 from kvrace.cli import options
 from kvrace.cli.check import named_option
+from kvrace.cli.contracts import contract_of
 from kvrace.cli.interrupt import interruptible
 from kvrace.cli.reports import STANDARD_OUTPUT, show
 from kvrace.cli.scopes import ScopeOptions
@@ -36,7 +37,7 @@ def suite_command(
     subject: options.Subject = None,
     scheduler: options.Scheduler = None,
     policy: options.Policy = None,
-    contract: options.Contract = "exactly-once",
+    contract: options.Contract = None,
     scope: options.ScopeName = None,
     requests: options.Requests = None,
     blocks: options.Blocks = None,
@@ -95,7 +96,7 @@ def suite_command(
         separate_ends,
         engine_order,
     ).scopes()
-    under = Contract.parse(contract)
+    under = contract_of(contract)
     if scheduler not in (None, "sync", "async"):
         raise KvraceError(f"unknown scheduler {quoted(scheduler)}: use sync or async")
     if not 1 <= reset_cost <= MOST_EXPENSIVE:

@@ -89,7 +89,8 @@ def _values(found: FoundDifference) -> Table:
     names = [identity.scheduler for identity in found.identities]
     if names[0] == names[1]:
         names = ["the first", "the second"]
-    table.add_row(Text(""), *(Text(name, style="bold") for name in names))
+    heads = [name.replace(":", ":\n") for name in names]  # a class stays whole where its path is as wide as the column
+    table.add_row(Text(""), *(Text(head, style="bold") for head in heads))
     for difference in found.differences:
         table.add_row(
             Text(difference.aspect, style="dim"), Text(difference.first), Text(difference.second, STYLES["violated"])

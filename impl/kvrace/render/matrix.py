@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 import kvrace
-from kvmodel.contract import EXACTLY_ONCE
+from kvmodel.contract import EXACTLY_ONCE, MEANINGS
 from kvmodel.relation.policies import POLICIES
 from kvmodel.scope import Scope
 from kvrace.matrix import Matrix, Place, PlanCheck, SharedOrder, length
@@ -25,6 +25,11 @@ _LEGEND = (
     "✓ holds over every order. ✗ 4 S: violated, the shortest order has 4 events and blames the scheduler; "
     "C blames the connector: the order needs what its contract allows beyond exactly-once."
 )
+_UNKNOWN = "? was not exhausted."
+_NAME_WIDTH = 18
+"""So wide is the longest property with a comma, and no column of the test plan has to be wider."""
+_NARROWEST = 10
+"""What a word of the test plan's heads needs."""
 
 
 def header(subject: str, scope_name: str, scopes: Sequence[Scope], remedies: Sequence[str]) -> RenderableType:
@@ -36,18 +41,19 @@ def header(subject: str, scope_name: str, scopes: Sequence[Scope], remedies: Seq
     return Group(Text(f"kvrace {kvrace.__version__}"), table)
 
 
-def report(matrix: Matrix, traces: Traces, replay: ReplayCommand) -> RenderableType:
+def report(matrix: Matrix, traces: Traces, replay: ReplayCommand, width: int) -> RenderableType:
     """The cells, the test plan, the orders, and the verdict in the last line."""
     parts: list[RenderableType] = [Text(""), _cells(matrix), Text("")]
-    parts += [Text(line, style="dim") for line in (*_everywhere(matrix), _LEGEND)]
+    parts += [Text(line, style="dim") for line in (*_everywhere(matrix), _legend(matrix))]
     parts += [Text(""), _remedies(matrix), Text("")]
-    if plan := _plan(matrix):
+    if plan := _plan(matrix, width):
         parts += [plan, Text("")]
     orders = matrix.orders
     if orders:
         parts += [Text(f"{count(len(orders), 'shortest order')}, and which remedies play into them"), Text("")]
     for order in orders:
         parts += [_order(matrix, order, traces, replay), Text("")]
+    parts += [Text(f"note: {note}", style=STYLES["incomplete"]) for note in matrix.notes]
     return Group(*parts, verdict_line(matrix))
 
 
@@ -64,13 +70,17 @@ def _everywhere(matrix: Matrix) -> Iterator[str]:
         yield f"✓ in every cell: {', '.join(held)}."
 
 
+def _legend(matrix: Matrix) -> str:
+    return f"{_LEGEND} {_UNKNOWN}" if matrix.missing else _LEGEND
+
+
 def _cells(matrix: Matrix) -> Table:
     shown = _shown(matrix)
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     for _ in shown:
-        table.add_column()
-    table.add_row("", *(Text(name.replace("-use-", "-use-\n"), style="bold") for name in shown))
+        table.add_column(overflow="fold")
+    table.add_row("", *(Text(name.replace("-", "-\n"), style="bold") for name in shown))
     for contract in matrix.contracts:
         table.add_row(Text(f"under {contract}", style="bold"))
         for remedy in matrix.remedies:
@@ -92,7 +102,7 @@ def _remedies(matrix: Matrix) -> Table:
     return table
 
 
-def _plan(matrix: Matrix) -> RenderableType | None:
+def _plan(matrix: Matrix, width: int) -> RenderableType | None:
     plans = {remedy: matrix.plan(remedy) for remedy in matrix.remedies}
     checks = next(iter(plans.values()))
     if not checks:
@@ -100,16 +110,31 @@ def _plan(matrix: Matrix) -> RenderableType | None:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     for _ in checks:
-        table.add_column(width=18)
-    table.add_column()
-    heads = [*(check.name for check in checks), "and yet violated"]
+        table.add_column(width=_check_width(matrix, len(checks), width))
+    table.add_column(overflow="fold")
+    heads = [*(check.name.replace("finished_", "finished_\n") for check in checks), "and yet violated"]
     table.add_row("", *(Text(head, style="bold") for head in heads))
     for remedy, own in plans.items():
-        planned = {rule for check in own for rule in check.rules}
-        beyond = [name for name in matrix.violated(Place(remedy, EXACTLY_ONCE)) if name not in planned]
-        table.add_row(f"  {remedy}", *map(_check, own), Text(", ".join(beyond) or "-", style="red" if beyond else ""))
+        table.add_row(f"  {remedy}", *map(_check, own), _beyond(matrix, remedy, own))
     means = [Text(f"{check.name}: {check.means}.", style="dim") for check in checks]
     return Group(Text(f"the test plan, under {EXACTLY_ONCE}"), Text(""), table, Text(""), *means)
+
+
+def _check_width(matrix: Matrix, checks: int, width: int) -> int:
+    """As wide as a screen of ``width`` allows when every name of a property in the last column has to stay whole."""
+    first = INDENT + max(map(len, matrix.remedies))
+    left = width - first - _NAME_WIDTH - 2 * (checks + 1)
+    return max(_NARROWEST, min(_NAME_WIDTH, left // checks))
+
+
+def _beyond(matrix: Matrix, remedy: str, own: Sequence[PlanCheck]) -> Text:
+    """What a remedy violates that the test plan does not look at; not known of what was not exhausted."""
+    planned = {rule for check in own for rule in check.rules}
+    verdicts = {name: matrix.verdict(Place(remedy, EXACTLY_ONCE), name) for name in matrix.properties}
+    beyond = [name for name, verdict in verdicts.items() if verdict == "violated" and name not in planned]
+    if any(verdict == "incomplete" and name not in planned for name, verdict in verdicts.items()):
+        return Text(", ".join([*beyond, SIGNS["incomplete"]]), style=STYLES["violated" if beyond else "incomplete"])
+    return Text(", ".join(beyond) or "-", style="red" if beyond else "")
 
 
 def _check(check: PlanCheck) -> Text:
@@ -144,8 +169,13 @@ def _where(matrix: Matrix, order: SharedOrder) -> Iterator[str]:
     for remedy, names in contracts.items():
         remedies.setdefault(tuple(names), []).append(remedy)
     for under, names in remedies.items():
-        where = "every contract" if under == matrix.contracts and len(under) > 1 else ", ".join(under)
-        yield f"{', '.join(names)} under {where}"
+        yield f"{', '.join(names)} under {_contracts(matrix, under)}"
+
+
+def _contracts(matrix: Matrix, under: tuple[str, ...]) -> str:
+    if under != matrix.contracts or len(under) == 1:
+        return ", ".join(under)
+    return "every contract" if MEANINGS.keys() <= set(under) else "every contract asked for"
 
 
 def verdict_line(matrix: Matrix) -> Text:
@@ -154,7 +184,7 @@ def verdict_line(matrix: Matrix) -> Text:
     violated = sum(matrix.verdict(place, name) == "violated" for place, name in cells)
     many = f"{violated} of {len(cells)} cells are violated ({count(matrix.states, 'state')}, {matrix.seconds:.1f} s)"
     if not matrix.complete:
-        limit, remedy = stop_words(matrix.stopped or _limit(matrix))
+        limit, remedy = stop_words(matrix.stopped or "interrupted")
         missing = ", ".join(f"{place.remedy} under {place.contract}" for place in matrix.missing)
         what = f"; not exhausted: {missing}" if missing else ""
         return Text(f"? incomplete: {limit}; {remedy}. {many}{what}", style=STYLES["incomplete"])
@@ -163,7 +193,3 @@ def verdict_line(matrix: Matrix) -> Text:
         good = [remedy for remedy in matrix.remedies if not matrix.violated(Place(remedy, EXACTLY_ONCE))]
         text += f". Under {EXACTLY_ONCE} every property holds with {', '.join(good) or 'none of them'}"
     return Text(text)
-
-
-def _limit(matrix: Matrix) -> str:
-    return next((result.stopped for result in matrix.results.values() if result.stopped), "interrupted")

@@ -25,6 +25,7 @@ def matrix_json(matrix: Matrix, traces: Traces, replay: ReplayCommand) -> str:
         "scope": {"name": matrix.scope_name, "cases": [scope.as_dict() for scope in matrix.scopes]},
         "complete": matrix.complete,
         "stopped": matrix.stopped,
+        "notes": list(matrix.notes),
         "exit_code": matrix.exit_code,
         "states": matrix.states,
         "transitions": matrix.transitions,
