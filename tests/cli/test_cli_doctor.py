@@ -191,13 +191,21 @@ def test_a_release_that_nobody_checked_is_undetermined(
 
 
 @needs_vllm
-def test_a_release_is_known_by_its_text(doctor: Any, other_vllm: Any) -> None:
+@pytest.mark.parametrize(
+    ("there", "into"),
+    [
+        ("assert req_id in self.requests", "pass"),
+        ("    assert req_id in self.requests", "assert req_id in self.requests"),
+    ],
+    ids=["another statement", "out of its block"],
+)
+def test_a_release_is_known_by_its_text(doctor: Any, other_vllm: Any, there: str, into: str) -> None:
     release = known_releases()[0].release
     folder = other_vllm(f"{release}+cu129", like_installed=True)
     config = _config("ExampleHomeMade", kv_connector_module_path="mine")
     assert "was not checked" not in doctor(config).out
     scheduler = folder / "v1" / "core" / "sched" / "scheduler.py"
-    scheduler.write_text(scheduler.read_text().replace("assert req_id in self.requests", "pass"))
+    scheduler.write_text(scheduler.read_text().replace(there, into, 1))
     shown = doctor(config)
     assert shown.status == 3
     assert "the installed v1/core/sched/scheduler.py differs from the release that was checked" in shown.out
