@@ -12,7 +12,7 @@ from typing import Literal
 
 from kvmodel.contract import EXACTLY_ONCE
 from kvmodel.scope import Scheduling
-from kvrace.installed import Installed
+from kvrace.installed import TRANSFER_CONFIG, Installed, transfer_config_fields
 from kvrace.known.orders import KnownOrder, KnownRelease, KnownResult, known_release
 from kvrace.known.reading import CONTRACTS, TOGETHER, Answers, answers
 from kvrace.known.sources import scheduler_digests
@@ -129,16 +129,29 @@ def diagnose(
     leaves: Sequence[ConnectorConfig] = () if connector is None else tuple(connector.leaves())
     found = answers(leaves, installed)
     release = known_release(installed.version)
-    outcome = _outcome(installed, scheduler, release, found)
+    unread = [] if connector is None or release is None else _keys_not_checked(installed)
+    outcome = _outcome(installed, scheduler, release, found, unread)
     drop_in = None
     if scheduler.which != "fixed" and release is not None:
         other = SchedulerFound(DROP_IN[scheduler.scheduling], "fixed", scheduler.scheduling, scheduler.scheduling, "")
-        drop_in = _outcome(installed, other, release, found)
+        drop_in = _outcome(installed, other, release, found, unread)
     return Diagnosis(installed, connector, scheduler, release, found, outcome, drop_in)
 
 
-def _outcome(installed: Installed, scheduler: SchedulerFound, release: KnownRelease | None, found: Answers) -> Outcome:
-    missing = _not_checked(installed, scheduler, release)
+def _keys_not_checked(installed: Installed) -> list[str]:
+    if transfer_config_fields(installed.folder) is not None:
+        return []
+    return [f"the keys of --kv-transfer-config were not checked: the installed {TRANSFER_CONFIG} cannot be read"]
+
+
+def _outcome(
+    installed: Installed,
+    scheduler: SchedulerFound,
+    release: KnownRelease | None,
+    found: Answers,
+    unread: Sequence[str],
+) -> Outcome:
+    missing = [*unread, *_not_checked(installed, scheduler, release)]
     if release is None or scheduler.which is None:
         return Outcome(scheduler, "undetermined", (), (), tuple(missing))
     hits: list[Hit] = []

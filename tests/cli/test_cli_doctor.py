@@ -17,6 +17,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from kvrace.doctor import DROP_IN
+from kvrace.installed import TRANSFER_CONFIG, transfer_config_fields
 from kvrace.known.connectors import connectors
 from kvrace.known.orders import known_releases
 from kvrace.verified import VERIFIED_RELEASES
@@ -74,6 +75,8 @@ def other_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
             there = Path(installed.origin).parent
             shutil.copytree(there / "v1" / "core", folder / "v1" / "core")
             shutil.copy(there / "v1" / "request.py", folder / "v1")
+            (folder / "config").mkdir()
+            shutil.copy(there / TRANSFER_CONFIG, folder / "config")
         monkeypatch.syspath_prepend(str(tmp_path / "site"))
         return folder
 
@@ -148,7 +151,6 @@ def test_without_a_connector_nothing_moves(kvrace: Any, snapshot: SnapshotAssert
     shown = kvrace("doctor", "--scheduler", "async")
     assert shown.status == 0
     assert _screen(shown.out) == snapshot
-    assert kvrace("doctor", CONFIG, "{}", "--scheduler", "async").status == 0
 
 
 # The scheduler.
@@ -265,15 +267,41 @@ BAD_CONFIGS = {
     "no such file, no at": "missing.json",
     "a folder": "@.",
     "a null byte": "a\0b",
+    "empty": "{}",
+    "no connector": '{"kv_connector": null, "kv_role": "kv_both"}',
+    "empty connector": json.dumps(_config("")),
+    "a child with an empty name": json.dumps(_multi(_config("NixlConnector"), _config(""))),
+}
+MISSPELT = {
+    "the connector": '{"kv_conector": "HF3FSKVConnector", "kv_role": "kv_both"}',
+    "the extras": json.dumps(_config("LMCacheConnectorV1", kv_connector_extra_confg={"use_native": True})),
+    "one of a child": json.dumps(_multi({**_config("NixlConnector"), "kv_rank": 0})),
 }
 
 
 @pytest.mark.parametrize("given", BAD_CONFIGS.values(), ids=BAD_CONFIGS.keys())
-def test_a_bad_configuration_is_one_line(kvrace: Any, snapshot: SnapshotAssertion, given: str) -> None:
+def test_a_bad_configuration_is_one_line(kvrace: Any, other_vllm: Any, snapshot: SnapshotAssertion, given: str) -> None:
+    other_vllm("99.1.0")
     shown = kvrace("doctor", CONFIG, given)
     assert shown.status == 2
     assert len(shown.error_line) < 620
     assert shown.error_line == snapshot
+
+
+@needs_vllm
+@pytest.mark.parametrize("given", MISSPELT.values(), ids=MISSPELT.keys())
+def test_a_key_that_vllm_refuses_is_one_line(kvrace: Any, snapshot: SnapshotAssertion, given: str) -> None:
+    shown = kvrace("doctor", CONFIG, given)
+    assert shown.status == 2
+    assert shown.error_line == snapshot
+
+
+@needs_vllm
+def test_keys_that_cannot_be_checked_are_undetermined(doctor: Any, other_vllm: Any) -> None:
+    (other_vllm(known_releases()[0].release, like_installed=True) / TRANSFER_CONFIG).unlink()
+    shown = doctor(_config("NixlConnector", "kv_consumer", kv_rank=0))
+    assert shown.status == 3
+    assert "the keys of --kv-transfer-config were not checked" in shown.out
 
 
 @pytest.mark.parametrize(
@@ -300,6 +328,18 @@ def test_the_help_teaches_by_examples(kvrace: Any) -> None:
 
 
 # The data.
+
+
+@needs_vllm
+def test_the_keys_that_are_read_are_those_of_vllm() -> None:
+    from dataclasses import fields
+
+    from vllm.config.kv_transfer import KVTransferConfig
+
+    spec = PathFinder.find_spec("vllm")
+    assert spec is not None and spec.origin is not None
+    read = transfer_config_fields(Path(spec.origin).parent)
+    assert read == {field.name for field in fields(KVTransferConfig)}
 
 
 def test_the_drop_in_is_verified_where_its_results_say_so() -> None:
