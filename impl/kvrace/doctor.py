@@ -100,6 +100,11 @@ class Diagnosis:
         return self.outcome.status
 
     @property
+    def assumed(self) -> str:
+        """What the verdict takes for granted, since vLLM may put in a connector that nobody configured; empty if nothing."""
+        return "" if self.connector is not None else "neither --kv-transfer-config nor --kv-offloading-size is given"
+
+    @property
     def exit_code(self) -> int:
         return EXIT_CODES[self.status]
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from kvrace.cli.doctor import doctor_command
 from kvrace.doctor import DROP_IN
 from kvrace.installed import TRANSFER_CONFIG, transfer_config_fields
 from kvrace.known.connectors import connectors
@@ -151,6 +152,20 @@ def test_without_a_connector_nothing_moves(kvrace: Any, snapshot: SnapshotAssert
     shown = kvrace("doctor", "--scheduler", "async")
     assert shown.status == 0
     assert _screen(shown.out) == snapshot
+    assert "--kv-offloading-size" in shown.out.partition("not affected: ")[2]
+
+
+@needs_vllm
+def test_vllm_puts_in_these_connectors_by_itself() -> None:
+    """The help names them: they are those of the text that decides it."""
+    spec = PathFinder.find_spec("vllm")
+    assert spec is not None and spec.origin is not None
+    text = (Path(spec.origin).parent / "config" / "vllm.py").read_text()
+    decides = text[text.index("def _post_init_kv_transfer_config") :]
+    decides = decides[: decides.index("\n    def ")]
+    put_in = set(re.findall(r"connector = \"(\w+)\"", decides))
+    assert put_in == {"OffloadingConnector", "SimpleCPUOffloadConnector", "LMCacheMPConnector"}
+    assert all(name in (doctor_command.__doc__ or "") for name in put_in)
 
 
 # The scheduler.

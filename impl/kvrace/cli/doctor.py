@@ -33,6 +33,11 @@ def doctor_command(
     its source, as long as the installed text is the one that was read. What is
     neither checked nor read is undetermined.
 
+    Given --kv-offloading-size, vLLM puts in a connector by itself, also in the
+    place of a configured one: OffloadingConnector, SimpleCPUOffloadConnector
+    where VLLM_USE_SIMPLE_KV_OFFLOAD is set, and with --kv-offloading-backend
+    lmcache LMCacheMPConnector. Ask for that one, with the role kv_both.
+
     \b
     Examples:
       kvrace doctor --kv-transfer-config '{"kv_connector": "NixlConnector", "kv_role": "kv_consumer"}'

@@ -571,7 +571,8 @@ KvTransferConfig = Annotated[
     typer.Option(
         "--kv-transfer-config",
         metavar="JSON|FILE",
-        help="As 'vllm serve' takes it, or the file that has it (@FILE as well). Without it: no connector.",
+        help="As 'vllm serve' takes it, or the file that has it (@FILE as well). Without it: no connector, which assumes that "
+        "vLLM is not given --kv-offloading-size either.",
         callback=_not_empty,
         rich_help_panel=_DEPLOYMENT,
     ),

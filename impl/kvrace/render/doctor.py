@@ -235,13 +235,14 @@ def _as_subject(name: str) -> str:
 def _verdict(found: Diagnosis) -> Text:
     sign, style = _LOOKS[found.status]
     who = f"{found.installed.name} {found.installed.version}"
+    assumed = f" (assumed: {found.assumed})" if found.assumed else ""
     if found.status == "not affected":
         what = "by no known order" if found.connector is not None else "by no known order: there is no connector"
-        return Text(f"{sign} not affected: {who}, {what}", style=style)
+        return Text(f"{sign} not affected: {who}, {what}{assumed}", style=style)
     if found.status == "affected":
-        return Text(f"{sign} affected: {who}, {count(len(found.outcome.certain), 'known order')}", style=style)
+        return Text(f"{sign} affected: {who}, {count(len(found.outcome.certain), 'known order')}{assumed}", style=style)
     why = [*found.outcome.missing, *(f"whether it {RULES[hits[0].rule]}" for hits in _by_rule(found.outcome.possible))]
-    return Text(f"{sign} undetermined: {who}: {'; '.join(why)}", style=style)
+    return Text(f"{sign} undetermined: {who}: {'; '.join(why)}{assumed}", style=style)
 
 
 def _indented(text: Text, times: int = 1) -> Padding:
