@@ -131,8 +131,7 @@ def diagnose(
 ) -> Diagnosis:
     """Put together what is known. Raises KvraceError when the files of known facts cannot be read."""
     scheduler = find_scheduler(scheduler_class, scheduling, installed)
-    leaves: Sequence[ConnectorConfig] = () if connector is None else tuple(connector.leaves())
-    found = answers(leaves, installed)
+    found = answers(() if connector is None else tuple(connector.all()), installed)
     release = known_release(installed.version)
     unread = [] if connector is None or release is None else _keys_not_checked(installed)
     outcome = _outcome(installed, scheduler, release, found, unread)

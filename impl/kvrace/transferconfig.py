@@ -31,12 +31,11 @@ class ConnectorConfig:
     extra: Mapping[str, Any]
     children: tuple[ConnectorConfig, ...] = ()
 
-    def leaves(self) -> Iterator[ConnectorConfig]:
-        """The connectors that move something: all but those that only hold others."""
-        if not self.children:
-            yield self
+    def all(self) -> Iterator[ConnectorConfig]:
+        """This one and those that it holds."""
+        yield self
         for child in self.children:
-            yield from child.leaves()
+            yield from child.all()
 
 
 def read_config(given: str, fields: Set[str] | None) -> ConnectorConfig:

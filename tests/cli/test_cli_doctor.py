@@ -19,7 +19,7 @@ from syrupy.assertion import SnapshotAssertion
 from kvrace.cli.doctor import doctor_command
 from kvrace.doctor import DROP_IN
 from kvrace.installed import TRANSFER_CONFIG, transfer_config_fields
-from kvrace.known.connectors import connectors
+from kvrace.known.connectors import connector_named, connectors
 from kvrace.known.orders import known_releases
 from kvrace.verified import VERIFIED_RELEASES
 
@@ -74,7 +74,8 @@ def other_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
         if like_installed:
             assert installed is not None and installed.origin is not None
             there = Path(installed.origin).parent
-            shutil.copytree(there / "v1" / "core", folder / "v1" / "core")
+            for part in ("v1/core", "distributed/kv_transfer"):
+                shutil.copytree(there / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
             shutil.copy(there / "v1" / "request.py", folder / "v1")
             (folder / "config").mkdir()
             shutil.copy(there / TRANSFER_CONFIG, folder / "config")
@@ -235,6 +236,56 @@ def test_a_connector_whose_text_was_not_read_is_undetermined(kvrace: Any, other_
     assert "is not the one that was read" in found["readings"][0]["because"]
 
 
+_V1 = "distributed/kv_transfer/kv_connector/v1"
+_PASSED_ON = {
+    "a method that passes a call on": (
+        _config("NixlConnector", "kv_consumer"),
+        f"{_V1}/nixl/connector.py",
+        "return self.connector_scheduler.request_finished(request, (block_ids,))",
+        "return True, None",
+    ),
+    "a method of the base class": (
+        _config("ExampleConnector"),
+        f"{_V1}/base.py",
+        "finished_sending=set(finished_sending or ()),",
+        "finished_sending=set(),",
+    ),
+    "the class for a name": (
+        _config("ExampleConnector"),
+        f"{_V1}/../factory.py",
+        'kv_connector.v1.example_connector"',
+        'kv_connector.v1.other_connector"',
+    ),
+    "the name of a class": (
+        _config("NixlConnector", "kv_consumer"),
+        f"{_V1}/nixl/connector.py",
+        "NixlConnector = NixlPullConnector",
+        "NixlConnector = NixlPushConnector",
+    ),
+    "what joins connectors": (
+        _multi(_config("ExampleConnector"), _config("DecodeBenchConnector")),
+        f"{_V1}/multi_connector.py",
+        "return async_saves > 0, kv_txfer_params",
+        "return True, kv_txfer_params",
+    ),
+}
+
+
+@needs_vllm
+@pytest.mark.parametrize(("config", "file", "there", "into"), _PASSED_ON.values(), ids=_PASSED_ON.keys())
+def test_what_leads_to_the_text_that_was_read_counts(
+    doctor: Any, other_vllm: Any, config: dict[str, Any], file: str, there: str, into: str
+) -> None:
+    assert doctor(config).status == 0
+    folder = other_vllm(known_releases()[0].release, like_installed=True)
+    text = (folder / file).read_text()
+    assert there in text
+    (folder / file).write_text(text.replace(there, into))
+    shown = doctor(config)
+    assert shown.status == 3
+    assert "the installed text is not the one that was read" in shown.out
+
+
 def test_where_no_vllm_is_installed(start: Any, tmp_path: Path) -> None:
     without = tmp_path / "without"
     without.mkdir()
@@ -363,10 +414,15 @@ def test_the_drop_in_is_verified_where_its_results_say_so() -> None:
 
 
 def test_every_connector_that_vllm_registers_was_looked_at() -> None:
+    """With its class, or the name that leads to it, in the module that vLLM imports."""
     spec = PathFinder.find_spec("vllm")
     if spec is None or spec.origin is None:
         pytest.skip("vLLM is not installed")
     factory = Path(spec.origin).parent / "distributed/kv_transfer/kv_connector/factory.py"
-    registered = set(re.findall(r"register_connector\(\s*\"(\w+)\"", factory.read_text()))
-    known = {name for facts in connectors() for name in facts.names}
-    assert registered == known | {"MultiConnector"}
+    call = re.compile(r'register_connector\(\s*"(\w+)",\s*"vllm\.([\w.]+)",\s*"(\w+)"')
+    registered = {name: (module.replace(".", "/"), cls) for name, module, cls in call.findall(factory.read_text())}
+    assert registered.keys() == {name for facts in connectors() for name in facts.names}
+    for name, (module, cls) in registered.items():
+        facts = connector_named(name)
+        assert facts is not None
+        assert any(place.startswith(module) and place.endswith(f":{cls}") for place in facts.rests_on()), name

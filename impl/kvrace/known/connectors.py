@@ -34,6 +34,9 @@ QUESTIONS: dict[Question, str] = {
 }
 ROLES: tuple[Role, ...] = get_args(Role)
 CONNECTORS, READ = Path(__file__).parent / "connectors.toml", Path(__file__).parent / "read_sources.json"
+_FOLDER = "distributed/kv_transfer/kv_connector"
+_OF_ALL = (f"{_FOLDER}/v1/base.py:KVConnectorBase_V1", f"{_FOLDER}/factory.py:KVConnectorFactory")
+"""What every reading rests on: the methods that a connector does not have itself, and how its class is found by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +59,12 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorFacts:
-    """One connector. ``instead`` is the file of another package that takes its place where it is installed, unless the environment
-    variable ``unless`` is set."""
+    """One connector. ``classes`` has the class that vLLM makes, whose methods often only pass a call on, and all that leads to it.
+    ``instead`` is the file of another package that takes its place where it is installed, unless the environment variable
+    ``unless`` is set."""
 
     names: tuple[str, ...]
+    classes: tuple[str, ...]
     source: str
     read_in: tuple[str, ...]
     instead: str
@@ -69,6 +74,11 @@ class ConnectorFacts:
     def places(self, fact: Fact) -> tuple[str, ...]:
         """Where it was read, as ``path:symbol`` below the folder of vLLM."""
         return tuple(f"{self.source}/{place}" for place in fact.at)
+
+    def rests_on(self) -> tuple[str, ...]:
+        """What vLLM goes through before it comes to any of these places."""
+        registered = (f'{_FOLDER}/factory.py:KVConnectorFactory.register_connector("{name}")' for name in self.names)
+        return (*_OF_ALL, *registered, *(f"{_FOLDER}/v1/{place}" for place in self.classes))
 
     def about(self, ask: Question, role: Role, extra: Mapping[str, Any]) -> list[Fact]:
         """The facts that answer a question for a role and these settings; the first whose text is installed counts."""
@@ -101,6 +111,7 @@ _CONNECTOR = _with_defaults(
     table(
         ConnectorFacts,
         names=sequence(text(100), 10),
+        classes=sequence(text(200), 10),
         source=text(200),
         read_in=sequence(text(40), 100),
         instead=text(200),
@@ -141,7 +152,7 @@ def _read_digests() -> dict[str, dict[str, str]]:
 def release_with_text(package: Path, version: str, facts: ConnectorFacts, fact: Fact) -> str | None:
     """The release in which the installed text of a fact's symbols was read, ``version`` if it was that one; None where it is
     another text. ``package`` is the folder of the installed vLLM."""
-    installed = {place: symbol_digest(package, place) for place in facts.places(fact)}
+    installed = {place: symbol_digest(package, place) for place in (*facts.rests_on(), *facts.places(fact))}
     for release in sorted(fact.releases or facts.read_in, key=lambda release: release != version):
         read = _read_digests().get(release, {})
         if all(digest is not None and read.get(place) == digest for place, digest in installed.items()):

@@ -27,15 +27,19 @@ def scheduler_digests(package: Path) -> dict[str, str]:
 
 
 def symbol_digest(package: Path, place: str) -> str | None:
-    """The digest of ``path:Class.method`` or ``path:function`` below ``package``; None where it is not."""
+    """The digest of ``path:Class.method``, ``path:function``, ``path:NAME`` or ``path:register("name")`` below ``package``, or of a
+    whole file, ``path``; None where it is not."""
     name, _, symbol = place.partition(":")
-    definitions = _definitions(package / name)
-    return definitions.get(symbol)
+    if not symbol:
+        text = _text(package / name)
+        return None if text is None else _digest(text.split("\n"))
+    return _definitions(package / name).get(symbol)
 
 
 @cache
 def _definitions(path: Path) -> dict[str, str]:
-    """Every class and function of a file by its qualified name, with the digest of its lines."""
+    """Every class and function of a file by its qualified name, with the digest of its lines; also what the module gives a name to,
+    and its calls whose first argument is a text, as ``called("text")``."""
     text = _text(path)
     if text is None:
         return {}
@@ -56,7 +60,20 @@ def _definitions(path: Path) -> dict[str, str]:
                     enter(inner, f"{name}.")
 
     enter(tree, "")
+    for node in tree.body:
+        name = _name_of(node)
+        if name:
+            found[name] = _digest(lines[node.lineno - 1 : node.end_lineno])
     return found
+
+
+def _name_of(node: ast.stmt) -> str:
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            return name
+        case ast.Expr(value=ast.Call(func=called, args=[ast.Constant(value=str(first)), *_])):
+            return f'{ast.unparse(called)}("{first}")'
+    return ""
 
 
 def _text(path: Path) -> str | None:
