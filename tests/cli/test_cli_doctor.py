@@ -169,6 +169,16 @@ def test_vllm_puts_in_these_connectors_by_itself() -> None:
     assert all(name in (doctor_command.__doc__ or "") for name in put_in)
 
 
+@needs_vllm
+def test_what_was_not_read_of_the_unseen_is_said(doctor: Any) -> None:
+    """It leaves the verdict alone, but is not passed over."""
+    shown = doctor(_multi(_config("ExampleConnector"), _config("NixlConnector", "kv_producer")))
+    assert shown.status == 0
+    words = " ".join(shown.out.split())
+    assert "? ExampleConnector: whether it moves or frees something" in words
+    assert "! NixlConnector: a save is reported when its lease runs out" in words
+
+
 # The scheduler.
 
 

@@ -96,6 +96,9 @@ def _connector(found: Diagnosis) -> Iterator[RenderableType]:
     for reading in found.answers.why("unseen"):
         if reading.answer == "yes":
             yield _indented(Text(f"! {reading.connector}: {reading.because}; {_UNTOLD}", style=STYLES["incomplete"]))
+        else:
+            whether = f"? {reading.connector}: whether it {QUESTIONS['unseen']} was not read"
+            yield _indented(Text(whether, style=STYLES["incomplete"]))
 
 
 def _telling(found: Diagnosis, rule: str) -> Sequence[Reading]:
