@@ -21,6 +21,7 @@ from kvrace.doctor import DROP_IN
 from kvrace.installed import TRANSFER_CONFIG, transfer_config_fields
 from kvrace.known.connectors import connector_named, connectors
 from kvrace.known.orders import known_releases
+from kvrace.render.doctor import TO_FIND_OUT
 from kvrace.verified import VERIFIED_RELEASES
 
 CONFIG = "--kv-transfer-config"
@@ -177,6 +178,16 @@ def test_what_was_not_read_of_the_unseen_is_said(doctor: Any) -> None:
     words = " ".join(shown.out.split())
     assert "? ExampleConnector: whether it moves or frees something" in words
     assert "! NixlConnector: a save is reported when its lease runs out" in words
+
+
+@needs_vllm
+def test_the_questions_that_are_open_are_those_of_the_operators_page(doctor: Any) -> None:
+    page = (Path(__file__).resolve().parents[2] / "spec" / "operators.md").read_text().replace("`", "").lower()
+    assert all(question.lower() in page for question in TO_FIND_OUT.values())
+    advice = _diagnosis(doctor(_config("HomeMade"), "--json", "-"))["advice"][-1]["text"]
+    assert all(question in advice for question in TO_FIND_OUT.values())
+    lossy = _diagnosis(doctor(_config("MooncakeStoreConnector"), "--json", "-"))["advice"][-1]["text"]
+    assert [rule for rule, question in TO_FIND_OUT.items() if question in lossy] == ["lossy"]
 
 
 # The scheduler.

@@ -26,6 +26,14 @@ _LOOKS: dict[Status, tuple[str, str]] = {
 }
 RULES = {TOGETHER: "has load and save of one request pending together"} | {name: QUESTIONS[name] for name in CONTRACTS}
 """What a connector does under each rule, in words that follow its name."""
+TO_FIND_OUT = {
+    TOGETHER: "can request_finished return True for a request whose load still runs?",
+    "unclaimed": "does it report a save for which request_finished returned False?",
+    "duplicate": "does it report a transfer twice?",
+    "unsolicited": "does it report a save that nobody asked for?",
+    "lossy": "is a load that was started ever left without a report, as after an abort?",
+}
+"""What to look for in the source of a connector, for each rule; spec/operators.md has the same questions."""
 CONSEQUENCES = {
     "no-crash": "the engine dies, and every request with it",
     "no-leak": "blocks are lost until the server is restarted",
@@ -204,7 +212,8 @@ def advised(found: Diagnosis, program: str) -> Iterator[Advice]:
     elif found.with_drop_in is not None and found.outcome.hits:
         yield _switch_on(found, found.with_drop_in)
     if found.outcome.possible:
-        yield Advice("find out whether the connector does what is in question", f"{program} check --list")
+        asked = " ".join(TO_FIND_OUT[hits[0].rule] for hits in _by_rule(found.outcome.possible))
+        yield Advice(f"find out in the source of the connector ('A connector of your own', spec/operators.md): {asked}")
 
 
 def _switch_on(found: Diagnosis, other: Outcome) -> Advice:
