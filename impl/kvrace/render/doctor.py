@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from kvrace.known.connectors import QUESTIONS, Answer
 from kvrace.known.orders import KnownOrder, KnownResult
 from kvrace.known.reading import CONTRACTS, TOGETHER, Reading
 from kvrace.render.looks import INDENT, SIGNS, STYLES, count
+from kvrace.render.output import one_line
 from kvrace.transferconfig import ConnectorConfig
 
 _LOOKS: dict[Status, tuple[str, str]] = {
@@ -72,8 +74,8 @@ def _header(found: Diagnosis) -> Table:
     scheduler = found.scheduler
     engine = "on" if scheduler.scheduling == "async" else "off"
     rows = [
-        ("installed", f"{found.installed.name} {found.installed.version}"),
-        ("", str(found.installed.folder)),
+        ("installed", one_line(f"{found.installed.name} {found.installed.version}")),
+        ("", one_line(str(found.installed.folder))),
         ("scheduler", scheduler.name),
         ("", f"asynchronous scheduling {engine}: {scheduler.because}"),
         ("connector", "none" if found.connector is None else shown_connector(found.connector)),
@@ -202,7 +204,7 @@ def advised(found: Diagnosis, program: str) -> Iterator[Advice]:
     if found.release is None:
         yield Advice("check this release, and the drop-in on it", f"{program} check; {program} check --subject fixed")
     elif scheduler.which is None:
-        yield Advice("check this class", f"{program} check --subject {_as_subject(scheduler.name)}")
+        yield Advice("check this class", f"{program} check --subject {shlex.quote(_as_subject(scheduler.name))}")
     elif scheduler.made_for != scheduler.scheduling:
         yield Advice("use the class for this way of scheduling", f"--scheduler-cls {_right_class(found)}")
     elif found.outcome.missing:
@@ -240,7 +242,7 @@ def _right_class(found: Diagnosis) -> str:
 
 
 def _as_subject(name: str) -> str:
-    module, _, last = name.replace(":", ".").rpartition(".")
+    module, _, last = name.rpartition(".")
     return f"{module}:{last}"
 
 
