@@ -427,6 +427,15 @@ def test_a_bad_option_is_one_line(kvrace: Any, arguments: list[str]) -> None:
     assert arguments[0].strip("-") in shown.error_line
 
 
+@pytest.mark.parametrize(
+    ("option", "value"), [(CONFIG, json.dumps(_config("NixlConnector"))), ("--scheduler-cls", DROP_IN_ASYNC)]
+)
+def test_what_is_given_twice_is_refused(kvrace: Any, option: str, value: str) -> None:
+    shown = kvrace("doctor", option, value, option, value)
+    assert shown.status == 2
+    assert shown.error_line == f"kvrace: {option} is given 2 times: which one is meant?"
+
+
 @needs_vllm
 @pytest.mark.parametrize("how", ["@transfer.json", "transfer.json"])
 def test_the_configuration_may_be_in_a_file(kvrace: Any, how: str) -> None:

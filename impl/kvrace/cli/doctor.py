@@ -58,11 +58,13 @@ def doctor_command(
         raise KvraceError(f"unknown scheduler {quoted(scheduler)}: use sync or async")
     if json is not None and json != STANDARD_OUTPUT:
         check_target(Path(json), "--json")
+    config = options.only(kv_transfer_config, "--kv-transfer-config")
+    scheduler_class = options.only(scheduler_cls, "--scheduler-cls")
     installed = installed_vllm()
     fields = transfer_config_fields(installed.folder)
-    connector = None if kv_transfer_config is None else read_config(kv_transfer_config, fields)
+    connector = None if config is None else read_config(config, fields)
     engine = next((scheduling for scheduling in SCHEDULINGS if scheduling == scheduler), None)
-    found = diagnose(installed, connector, scheduler_cls, engine)
+    found = diagnose(installed, connector, scheduler_class, engine)
     output = standard_error(not no_color) if json == STANDARD_OUTPUT else standard_output(not no_color)
     show(output, rendered(found, program()))
     if json == STANDARD_OUTPUT:

@@ -24,6 +24,13 @@ def _not_empty(context: typer.Context, parameter: typer.CallbackParam, given: _G
     return given
 
 
+def only(given: list[str] | None, option: str) -> str | None:
+    """The one value of an option whose last value must not silently win. Raises KvraceError where there are more."""
+    if given and len(given) > 1:
+        raise KvraceError(f"{option} is given {len(given)} times: which one is meant?")
+    return given[0] if given else None
+
+
 _SUBJECT, _SCOPE, _LIMITS, _OUTPUT = "What is checked", "Over which scope", "When to stop", "What is written"
 _PROVED = "What is proved"
 DEFAULT_SCOPE = "small"
@@ -567,7 +574,7 @@ ListTheorems = Annotated[
 ]
 _DEPLOYMENT = "What is deployed"
 KvTransferConfig = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--kv-transfer-config",
         metavar="JSON|FILE",
@@ -578,7 +585,7 @@ KvTransferConfig = Annotated[
     ),
 ]
 SchedulerClass = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--scheduler-cls",
         metavar="PATH.CLASS",
