@@ -54,7 +54,9 @@ def read_config(given: str, fields: Set[str] | None) -> ConnectorConfig:
 
 
 def _source(given: str) -> tuple[str, str]:
-    if given.lstrip().startswith(("{", "[", '"')):
+    if not given.strip():
+        raise KvraceError(f"{OPTION}: the value is empty")
+    if _meant_as_json(given):
         return OPTION, given
     path = Path(given.removeprefix("@"))
     try:
@@ -67,11 +69,22 @@ def _source(given: str) -> tuple[str, str]:
         raise KvraceError(f"{OPTION}: cannot read {quoted(str(path))}: {error}") from error
 
 
+def _meant_as_json(given: str) -> bool:
+    """Also a word such as null, which is JSON and hardly the name of a file; @null is."""
+    if given.lstrip().startswith(("{", "[", '"')):
+        return True
+    try:
+        json.loads(given)
+    except ValueError:
+        return False
+    return True
+
+
 def _connector(data: Any, where: str, depth: int, fields: Set[str] | None) -> ConnectorConfig:
     if not isinstance(data, dict):
         raise KvraceError(f"{where}: not a JSON object such as {{'kv_connector': …, 'kv_role': …}}")
     _refuse_unknown(data, where, fields)
-    if data.get("kv_connector") in (None, ""):
+    if data.get("kv_connector") is None or not str(data["kv_connector"]).strip():
         instead = f"; without a connector leave {OPTION} out" if depth == 1 else ""
         raise KvraceError(f"{where}: no kv_connector is named{instead}")
     name = _WORD(data["kv_connector"], f"{where}: kv_connector")
