@@ -141,6 +141,23 @@ def test_the_role_decides_where_the_connector_looks_at_it(doctor: Any) -> None:
 
 @needs_vllm
 @pytest.mark.parametrize(
+    ("name", "role", "switch", "on", "off"),
+    [
+        ("LMCacheConnectorV1", "kv_both", "use_native", [True, 1, "false", "yes"], [False, 0, "", None]),
+        ("MoRIIOConnector", "kv_consumer", "read_mode", [True, 1, " True ", "1"], [False, 0, "false", "yes", 2]),
+    ],
+)
+def test_a_switch_is_on_where_the_connector_takes_it_for_on(
+    doctor: Any, name: str, role: str, switch: str, on: list[Any], off: list[Any]
+) -> None:
+    for values, expected in ((on, "not affected"), (off, {"kv_both": "undetermined", "kv_consumer": "affected"}[role])):
+        for value in values:
+            config = _config(name, role, kv_connector_extra_config={switch: value})
+            assert _diagnosis(doctor(config, "--json", "-"))["status"] == expected, value
+
+
+@needs_vllm
+@pytest.mark.parametrize(
     "config", [_config("HomeMade"), _config("NixlConnector", kv_connector_module_path="mine.nixl")]
 )
 def test_an_unknown_connector_is_undetermined(doctor: Any, snapshot: SnapshotAssertion, config: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 from kvmodel.errors import KvraceError
 from kvrace.files import reason
 from kvrace.known.sources import symbol_digest
-from kvrace.shapes import one_of, sequence, table, text
+from kvrace.shapes import flag, one_of, sequence, table, text
 
 Question = Literal["loads", "claims", "unbidden", "unclaimed", "duplicate", "unsolicited", "lossy", "unseen"]
 Answer = Literal["yes", "no", "depends", "undetermined"]
@@ -42,7 +42,8 @@ _OF_ALL = (f"{_FOLDER}/v1/base.py:KVConnectorBase_V1", f"{_FOLDER}/factory.py:KV
 @dataclass(frozen=True, slots=True)
 class Fact:
     """One answer and where it was read. It holds for the text of ``releases`` (none: of all that were read), for ``roles``
-    (none: all), and where the switch ``when`` of ``kv_connector_extra_config`` is on (none: always)."""
+    (none: all), and where the switch ``when`` of ``kv_connector_extra_config`` is on (none: always). The connector takes a switch
+    for on as Python does, so the text ``"false"`` as well, or if ``by_word``, only where it says true or 1."""
 
     ask: Question
     answer: Answer
@@ -51,10 +52,12 @@ class Fact:
     roles: tuple[Role, ...]
     releases: tuple[str, ...]
     when: str
+    by_word: bool
 
     def fits(self, role: Role, extra: Mapping[str, Any]) -> bool:
-        on = not self.when or str(extra.get(self.when, "")).strip().lower() in ("true", "1")
-        return on and (not self.roles or role in self.roles)
+        given = extra.get(self.when)
+        on = str(given).lower().strip() in ("true", "1") if self.by_word else bool(given)
+        return (on or not self.when) and (not self.roles or role in self.roles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +105,12 @@ _FACT = _with_defaults(
         roles=sequence(one_of({name: name for name in ROLES}), len(ROLES)),
         releases=sequence(text(40), 100),
         when=text(100),
+        by_word=flag,
     ),
     roles=[],
     releases=[],
     when="",
+    by_word=False,
 )
 _CONNECTOR = _with_defaults(
     table(
