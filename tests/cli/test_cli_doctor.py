@@ -208,6 +208,25 @@ def test_the_questions_that_are_open_are_those_of_the_operators_page(doctor: Any
         assert open_rules and {rule for rule, question in TO_FIND_OUT.items() if question in advice} == open_rules
 
 
+@needs_vllm
+def test_names_stay_whole_in_80_columns(doctor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LMCACHE_USE_UPSTREAM_MP", "1")
+    children = [
+        _config("LMCacheMPConnector"),
+        _config("ExampleHiddenStatesConnector"),
+        _config("MoRIIOConnector", "kv_consumer"),
+    ]
+    config = _multi(*children)
+    found = _diagnosis(doctor(config, "--json", "-"))
+    words = doctor(config).out.split()
+    told = [reading for reading in found["readings"] if reading["ask"] == "claims" and reading["answer"] != "no"]
+    assert len(told) == 2
+    for reading in told:
+        name, _, symbol = reading["at"][0].rpartition("/")[2].partition(":")
+        assert f"{name}," in words and f"{symbol}," in words
+
+
 # The scheduler.
 
 

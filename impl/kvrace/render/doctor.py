@@ -122,7 +122,8 @@ def _reading(reading: Reading) -> Iterator[Text]:
     about = QUESTIONS[reading.ask]
     yield Text(f"{reading.connector} {about}: {reading.answer}, {reading.because}")
     for place in reading.at:
-        yield Text(f"read in {place.rpartition('/')[2]}, vLLM {reading.release}", style="dim")
+        name, _, symbol = place.rpartition("/")[2].partition(":")
+        yield Text(f"read in {name}, {symbol}, vLLM {reading.release}", style="dim")
 
 
 def _outcome(found: Diagnosis, program: str) -> Iterator[RenderableType]:
