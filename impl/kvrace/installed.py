@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 from collections.abc import Iterator
 from contextlib import suppress
@@ -49,6 +50,21 @@ def _found_by_a_hook() -> ModuleSpec | None:
 def _candidates() -> Iterator[Distribution]:
     for name in DISTRIBUTIONS:
         yield from distributions(name=name)
+
+
+TRANSFER_CONFIG = "config/kv_transfer.py"
+"""Below the folder of the package: the file that has ``KVTransferConfig``."""
+
+
+def transfer_config_fields(folder: Path) -> frozenset[str] | None:
+    """The keys that the vLLM in ``folder`` takes in ``--kv-transfer-config``, read in its text; None where it cannot be read."""
+    try:
+        tree = ast.parse((folder / TRANSFER_CONFIG).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "KVTransferConfig"]
+    lines = [line for found in classes for line in found.body if isinstance(line, ast.AnnAssign)]
+    return frozenset(line.target.id for line in lines if isinstance(line.target, ast.Name)) or None
 
 
 def file_of_package(place: str) -> bool:

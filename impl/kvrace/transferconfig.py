@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +31,16 @@ class ConnectorConfig:
     extra: Mapping[str, Any]
     children: tuple[ConnectorConfig, ...] = ()
 
-    def leaves(self) -> Iterator[ConnectorConfig]:
-        """The connectors that move something: all but those that only hold others."""
-        if not self.children:
-            yield self
+    def all(self) -> Iterator[ConnectorConfig]:
+        """This one and those that it holds."""
+        yield self
         for child in self.children:
-            yield from child.leaves()
+            yield from child.all()
 
 
-def read_config(given: str) -> ConnectorConfig | None:
-    """From JSON, ``@FILE`` or the path of a file; None where no connector is named. Raises KvraceError with one line."""
+def read_config(given: str, fields: Set[str] | None) -> ConnectorConfig:
+    """From JSON, ``@FILE`` or the path of a file. ``fields`` are the keys that vLLM takes, None where they are not known. Raises
+    KvraceError with one line, also for a key that vLLM refuses and where no connector is named."""
     where, raw = _source(given)
     if len(raw) > _LARGEST:
         raise KvraceError(f"{where}: longer than {_LARGEST:,} characters")
@@ -49,11 +50,13 @@ def read_config(given: str) -> ConnectorConfig | None:
         raise KvraceError(f"{where}: nested too deeply") from error
     except ValueError as error:
         raise KvraceError(f"{where}: not JSON: {error}") from error
-    return _connector(data, where, 1)
+    return _connector(data, where, 1, fields)
 
 
 def _source(given: str) -> tuple[str, str]:
-    if given.lstrip().startswith(("{", "[", '"')):
+    if not given.strip():
+        raise KvraceError(f"{OPTION}: the value is empty")
+    if _meant_as_json(given):
         return OPTION, given
     path = Path(given.removeprefix("@"))
     try:
@@ -66,11 +69,24 @@ def _source(given: str) -> tuple[str, str]:
         raise KvraceError(f"{OPTION}: cannot read {quoted(str(path))}: {error}") from error
 
 
-def _connector(data: Any, where: str, depth: int) -> ConnectorConfig | None:
+def _meant_as_json(given: str) -> bool:
+    """Also a word such as null, which is JSON and hardly the name of a file; @null is."""
+    if given.lstrip().startswith(("{", "[", '"')):
+        return True
+    try:
+        json.loads(given)
+    except ValueError:
+        return False
+    return True
+
+
+def _connector(data: Any, where: str, depth: int, fields: Set[str] | None) -> ConnectorConfig:
     if not isinstance(data, dict):
         raise KvraceError(f"{where}: not a JSON object such as {{'kv_connector': …, 'kv_role': …}}")
-    if data.get("kv_connector") is None:
-        return None
+    _refuse_unknown(data, where, fields)
+    if data.get("kv_connector") is None or not str(data["kv_connector"]).strip():
+        instead = f"; without a connector leave {OPTION} out" if depth == 1 else ""
+        raise KvraceError(f"{where}: no kv_connector is named{instead}")
     name = _WORD(data["kv_connector"], f"{where}: kv_connector")
     role = data.get("kv_role")
     if role not in ROLES:
@@ -81,11 +97,20 @@ def _connector(data: Any, where: str, depth: int) -> ConnectorConfig | None:
     extra = data.get("kv_connector_extra_config", {})
     if not isinstance(extra, dict):
         raise KvraceError(f"{where}: kv_connector_extra_config of {quoted(name)} is not a JSON object")
-    children = _children(extra, where, depth) if name == MULTI and not module else ()
+    children = _children(extra, where, depth, fields) if name == MULTI and not module else ()
     return ConnectorConfig(name, role, module, extra, children)
 
 
-def _children(extra: Mapping[str, Any], where: str, depth: int) -> tuple[ConnectorConfig, ...]:
+def _refuse_unknown(data: Mapping[str, Any], where: str, fields: Set[str] | None) -> None:
+    """vLLM refuses such a key, and it may be the misspelt one that matters."""
+    for key in data:
+        if fields is not None and key not in fields:
+            near = get_close_matches(key, fields, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise KvraceError(f"{where}: vLLM's KVTransferConfig has no {quoted(key)}{hint}")
+
+
+def _children(extra: Mapping[str, Any], where: str, depth: int, fields: Set[str] | None) -> tuple[ConnectorConfig, ...]:
     given = extra.get("connectors")
     if not isinstance(given, list) or not 1 <= len(given) <= _MOST:
         raise KvraceError(
@@ -93,10 +118,6 @@ def _children(extra: Mapping[str, Any], where: str, depth: int) -> tuple[Connect
         )
     if depth == _DEEPEST:
         raise KvraceError(f"{where}: {MULTI} in {MULTI} more than {_DEEPEST} times")
-    children = []
-    for number, entry in enumerate(given, 1):
-        child = _connector(entry, f"{where}: connector {number}", depth + 1)
-        if child is None:
-            raise KvraceError(f"{where}: connector {number} of {MULTI} has no kv_connector")
-        children.append(child)
-    return tuple(children)
+    return tuple(
+        _connector(entry, f"{where}: connector {number}", depth + 1, fields) for number, entry in enumerate(given, 1)
+    )

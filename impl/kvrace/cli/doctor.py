@@ -11,7 +11,7 @@ from kvrace.cli.program import program
 from kvrace.cli.reports import STANDARD_OUTPUT, show
 from kvrace.doctor import diagnose
 from kvrace.files import check_target, write_atomically
-from kvrace.installed import installed_vllm
+from kvrace.installed import installed_vllm, transfer_config_fields
 from kvrace.render.doctor import diagnosis as rendered
 from kvrace.render.doctor_json import diagnosis_json
 from kvrace.render.output import standard_error, standard_output
@@ -33,6 +33,11 @@ def doctor_command(
     its source, as long as the installed text is the one that was read. What is
     neither checked nor read is undetermined.
 
+    Given --kv-offloading-size, vLLM puts in a connector by itself, also in the
+    place of a configured one: OffloadingConnector, SimpleCPUOffloadConnector
+    where VLLM_USE_SIMPLE_KV_OFFLOAD is set, and with --kv-offloading-backend
+    lmcache LMCacheMPConnector. Ask for that one, with the role kv_both.
+
     \b
     Examples:
       kvrace doctor --kv-transfer-config '{"kv_connector": "NixlConnector", "kv_role": "kv_consumer"}'
@@ -53,9 +58,13 @@ def doctor_command(
         raise KvraceError(f"unknown scheduler {quoted(scheduler)}: use sync or async")
     if json is not None and json != STANDARD_OUTPUT:
         check_target(Path(json), "--json")
-    connector = None if kv_transfer_config is None else read_config(kv_transfer_config)
+    config = options.only(kv_transfer_config, "--kv-transfer-config")
+    scheduler_class = options.only(scheduler_cls, "--scheduler-cls")
+    installed = installed_vllm()
+    fields = transfer_config_fields(installed.folder)
+    connector = None if config is None else read_config(config, fields)
     engine = next((scheduling for scheduling in SCHEDULINGS if scheduling == scheduler), None)
-    found = diagnose(installed_vllm(), connector, scheduler_cls, engine)
+    found = diagnose(installed, connector, scheduler_class, engine)
     output = standard_error(not no_color) if json == STANDARD_OUTPUT else standard_output(not no_color)
     show(output, rendered(found, program()))
     if json == STANDARD_OUTPUT:

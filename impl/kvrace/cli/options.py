@@ -24,6 +24,13 @@ def _not_empty(context: typer.Context, parameter: typer.CallbackParam, given: _G
     return given
 
 
+def only(given: list[str] | None, option: str) -> str | None:
+    """The one value of an option whose last value must not silently win. Raises KvraceError where there are more."""
+    if given and len(given) > 1:
+        raise KvraceError(f"{option} is given {len(given)} times: which one is meant?")
+    return given[0] if given else None
+
+
 _SUBJECT, _SCOPE, _LIMITS, _OUTPUT = "What is checked", "Over which scope", "When to stop", "What is written"
 _PROVED = "What is proved"
 DEFAULT_SCOPE = "small"
@@ -568,17 +575,18 @@ ListTheorems = Annotated[
 ]
 _DEPLOYMENT = "What is deployed"
 KvTransferConfig = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--kv-transfer-config",
         metavar="JSON|FILE",
-        help="As 'vllm serve' takes it, or the file that has it (@FILE as well). Without it: no connector.",
+        help="As 'vllm serve' takes it, or the file that has it (@FILE as well). Without it: no connector, which assumes that "
+        "vLLM is not given --kv-offloading-size either.",
         callback=_not_empty,
         rich_help_panel=_DEPLOYMENT,
     ),
 ]
 SchedulerClass = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--scheduler-cls",
         metavar="PATH.CLASS",

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 from kvmodel.errors import KvraceError
 from kvrace.files import reason
 from kvrace.known.sources import symbol_digest
-from kvrace.shapes import one_of, sequence, table, text
+from kvrace.shapes import flag, one_of, sequence, table, text
 
 Question = Literal["loads", "claims", "unbidden", "unclaimed", "duplicate", "unsolicited", "lossy", "unseen"]
 Answer = Literal["yes", "no", "depends", "undetermined"]
@@ -34,12 +34,16 @@ QUESTIONS: dict[Question, str] = {
 }
 ROLES: tuple[Role, ...] = get_args(Role)
 CONNECTORS, READ = Path(__file__).parent / "connectors.toml", Path(__file__).parent / "read_sources.json"
+_FOLDER = "distributed/kv_transfer/kv_connector"
+_OF_ALL = (f"{_FOLDER}/v1/base.py:KVConnectorBase_V1", f"{_FOLDER}/factory.py:KVConnectorFactory")
+"""What every reading rests on: the methods that a connector does not have itself, and how its class is found by its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
     """One answer and where it was read. It holds for the text of ``releases`` (none: of all that were read), for ``roles``
-    (none: all), and where the switch ``when`` of ``kv_connector_extra_config`` is on (none: always)."""
+    (none: all), and where the switch ``when`` of ``kv_connector_extra_config`` is on (none: always). The connector takes a switch
+    for on as Python does, so the text ``"false"`` as well, or if ``by_word``, only where it says true or 1."""
 
     ask: Question
     answer: Answer
@@ -48,18 +52,22 @@ class Fact:
     roles: tuple[Role, ...]
     releases: tuple[str, ...]
     when: str
+    by_word: bool
 
     def fits(self, role: Role, extra: Mapping[str, Any]) -> bool:
-        on = not self.when or str(extra.get(self.when, "")).strip().lower() in ("true", "1")
-        return on and (not self.roles or role in self.roles)
+        given = extra.get(self.when)
+        on = str(given).lower().strip() in ("true", "1") if self.by_word else bool(given)
+        return (on or not self.when) and (not self.roles or role in self.roles)
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectorFacts:
-    """One connector. ``instead`` is the file of another package that takes its place where it is installed, unless the environment
-    variable ``unless`` is set."""
+    """One connector. ``classes`` has the class that vLLM makes, whose methods often only pass a call on, and all that leads to it.
+    ``instead`` is the file of another package that takes its place where it is installed, unless the environment variable
+    ``unless`` is set."""
 
     names: tuple[str, ...]
+    classes: tuple[str, ...]
     source: str
     read_in: tuple[str, ...]
     instead: str
@@ -69,6 +77,11 @@ class ConnectorFacts:
     def places(self, fact: Fact) -> tuple[str, ...]:
         """Where it was read, as ``path:symbol`` below the folder of vLLM."""
         return tuple(f"{self.source}/{place}" for place in fact.at)
+
+    def rests_on(self) -> tuple[str, ...]:
+        """What vLLM goes through before it comes to any of these places."""
+        registered = (f'{_FOLDER}/factory.py:KVConnectorFactory.register_connector("{name}")' for name in self.names)
+        return (*_OF_ALL, *registered, *(f"{_FOLDER}/v1/{place}" for place in self.classes))
 
     def about(self, ask: Question, role: Role, extra: Mapping[str, Any]) -> list[Fact]:
         """The facts that answer a question for a role and these settings; the first whose text is installed counts."""
@@ -92,15 +105,18 @@ _FACT = _with_defaults(
         roles=sequence(one_of({name: name for name in ROLES}), len(ROLES)),
         releases=sequence(text(40), 100),
         when=text(100),
+        by_word=flag,
     ),
     roles=[],
     releases=[],
     when="",
+    by_word=False,
 )
 _CONNECTOR = _with_defaults(
     table(
         ConnectorFacts,
         names=sequence(text(100), 10),
+        classes=sequence(text(200), 10),
         source=text(200),
         read_in=sequence(text(40), 100),
         instead=text(200),
@@ -141,7 +157,7 @@ def _read_digests() -> dict[str, dict[str, str]]:
 def release_with_text(package: Path, version: str, facts: ConnectorFacts, fact: Fact) -> str | None:
     """The release in which the installed text of a fact's symbols was read, ``version`` if it was that one; None where it is
     another text. ``package`` is the folder of the installed vLLM."""
-    installed = {place: symbol_digest(package, place) for place in facts.places(fact)}
+    installed = {place: symbol_digest(package, place) for place in (*facts.rests_on(), *facts.places(fact))}
     for release in sorted(fact.releases or facts.read_in, key=lambda release: release != version):
         read = _read_digests().get(release, {})
         if all(digest is not None and read.get(place) == digest for place, digest in installed.items()):

@@ -62,7 +62,7 @@ def read(connector: ConnectorConfig, ask: Question, installed: Installed) -> Rea
 
 
 def answers(connectors: Sequence[ConnectorConfig], installed: Installed) -> Answers:
-    """What connectors do side by side, as children of one MultiConnector, or what the only one does."""
+    """What connectors do side by side, as children of one MultiConnector that is among them, or what the only one does."""
     readings = {ask: [read(connector, ask, installed) for connector in connectors] for ask in QUESTIONS}
     given = {ask: _any(found.answer for found in of) for ask, of in readings.items()}
     asked: dict[str, Answer] = {TOGETHER: _both(given["loads"], given["claims"])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from kvrace.known.connectors import QUESTIONS, Answer
 from kvrace.known.orders import KnownOrder, KnownResult
 from kvrace.known.reading import CONTRACTS, TOGETHER, Reading
 from kvrace.render.looks import INDENT, SIGNS, STYLES, count
+from kvrace.render.output import one_line
 from kvrace.transferconfig import ConnectorConfig
 
 _LOOKS: dict[Status, tuple[str, str]] = {
@@ -26,6 +28,14 @@ _LOOKS: dict[Status, tuple[str, str]] = {
 }
 RULES = {TOGETHER: "has load and save of one request pending together"} | {name: QUESTIONS[name] for name in CONTRACTS}
 """What a connector does under each rule, in words that follow its name."""
+TO_FIND_OUT = {
+    TOGETHER: "can request_finished return True for a request whose load still runs?",
+    "unclaimed": "does it report a save for which request_finished returned False?",
+    "duplicate": "does it report a transfer twice?",
+    "unsolicited": "does it report a save that nobody asked for?",
+    "lossy": "is a load that was started ever left without a report, as after an abort?",
+}
+"""What to look for in the source of a connector, for each rule; spec/operators.md has the same questions."""
 CONSEQUENCES = {
     "no-crash": "the engine dies, and every request with it",
     "no-leak": "blocks are lost until the server is restarted",
@@ -64,8 +74,8 @@ def _header(found: Diagnosis) -> Table:
     scheduler = found.scheduler
     engine = "on" if scheduler.scheduling == "async" else "off"
     rows = [
-        ("installed", f"{found.installed.name} {found.installed.version}"),
-        ("", str(found.installed.folder)),
+        ("installed", one_line(f"{found.installed.name} {found.installed.version}")),
+        ("", one_line(str(found.installed.folder))),
         ("scheduler", scheduler.name),
         ("", f"asynchronous scheduling {engine}: {scheduler.because}"),
         ("connector", "none" if found.connector is None else shown_connector(found.connector)),
@@ -96,6 +106,9 @@ def _connector(found: Diagnosis) -> Iterator[RenderableType]:
     for reading in found.answers.why("unseen"):
         if reading.answer == "yes":
             yield _indented(Text(f"! {reading.connector}: {reading.because}; {_UNTOLD}", style=STYLES["incomplete"]))
+        else:
+            whether = f"? {reading.connector}: whether it {QUESTIONS['unseen']} was not read"
+            yield _indented(Text(whether, style=STYLES["incomplete"]))
 
 
 def _telling(found: Diagnosis, rule: str) -> Sequence[Reading]:
@@ -109,7 +122,8 @@ def _reading(reading: Reading) -> Iterator[Text]:
     about = QUESTIONS[reading.ask]
     yield Text(f"{reading.connector} {about}: {reading.answer}, {reading.because}")
     for place in reading.at:
-        yield Text(f"read in {place.rpartition('/')[2]}, vLLM {reading.release}", style="dim")
+        name, _, symbol = place.rpartition("/")[2].partition(":")
+        yield Text(f"read in {name}, {symbol}, vLLM {reading.release}", style="dim")
 
 
 def _outcome(found: Diagnosis, program: str) -> Iterator[RenderableType]:
@@ -191,7 +205,7 @@ def advised(found: Diagnosis, program: str) -> Iterator[Advice]:
     if found.release is None:
         yield Advice("check this release, and the drop-in on it", f"{program} check; {program} check --subject fixed")
     elif scheduler.which is None:
-        yield Advice("check this class", f"{program} check --subject {_as_subject(scheduler.name)}")
+        yield Advice("check this class", f"{program} check --subject {shlex.quote(_as_subject(scheduler.name))}")
     elif scheduler.made_for != scheduler.scheduling:
         yield Advice("use the class for this way of scheduling", f"--scheduler-cls {_right_class(found)}")
     elif found.outcome.missing:
@@ -201,7 +215,8 @@ def advised(found: Diagnosis, program: str) -> Iterator[Advice]:
     elif found.with_drop_in is not None and found.outcome.hits:
         yield _switch_on(found, found.with_drop_in)
     if found.outcome.possible:
-        yield Advice("find out whether the connector does what is in question", f"{program} check --list")
+        asked = " ".join(TO_FIND_OUT[hits[0].rule] for hits in _by_rule(found.outcome.possible))
+        yield Advice(f"find out in the source of the connector ('A connector of your own', spec/operators.md): {asked}")
 
 
 def _switch_on(found: Diagnosis, other: Outcome) -> Advice:
@@ -228,20 +243,21 @@ def _right_class(found: Diagnosis) -> str:
 
 
 def _as_subject(name: str) -> str:
-    module, _, last = name.replace(":", ".").rpartition(".")
+    module, _, last = name.rpartition(".")
     return f"{module}:{last}"
 
 
 def _verdict(found: Diagnosis) -> Text:
     sign, style = _LOOKS[found.status]
     who = f"{found.installed.name} {found.installed.version}"
+    assumed = f" (assumed: {found.assumed})" if found.assumed else ""
     if found.status == "not affected":
         what = "by no known order" if found.connector is not None else "by no known order: there is no connector"
-        return Text(f"{sign} not affected: {who}, {what}", style=style)
+        return Text(f"{sign} not affected: {who}, {what}{assumed}", style=style)
     if found.status == "affected":
-        return Text(f"{sign} affected: {who}, {count(len(found.outcome.certain), 'known order')}", style=style)
+        return Text(f"{sign} affected: {who}, {count(len(found.outcome.certain), 'known order')}{assumed}", style=style)
     why = [*found.outcome.missing, *(f"whether it {RULES[hits[0].rule]}" for hits in _by_rule(found.outcome.possible))]
-    return Text(f"{sign} undetermined: {who}: {'; '.join(why)}", style=style)
+    return Text(f"{sign} undetermined: {who}: {'; '.join(why)}{assumed}", style=style)
 
 
 def _indented(text: Text, times: int = 1) -> Padding:

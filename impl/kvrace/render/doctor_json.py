@@ -35,6 +35,7 @@ def diagnosis_json(found: Diagnosis, program: str) -> str:
             "because": found.scheduler.because,
         },
         "connector": None if found.connector is None else _connector(found.connector),
+        "assumed": found.assumed,
         "answers": dict(found.answers.asked),
         "readings": [
             {
