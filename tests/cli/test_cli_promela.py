@@ -73,7 +73,7 @@ def test_the_options_reach_the_text(kvrace: Any) -> None:
         (("--requests", "load,load,load,load,load"), "--requests: 5 are too many to explore; use 4 or fewer"),
         (("--requests", "load", "--scheduler", "both"), "unknown scheduler 'both': use sync or async"),
         (("--requests", "load", "--blocks", 0), "--blocks: 0 is outside 1 to 8"),
-        (("--requests", "load", "--policy", "hope"), "unknown policy 'hope': use one of assert, skip_sends, skip, "),
+        (("--requests", "load", "--policy", "hope"), f"unknown policy 'hope': use one of {', '.join(POLICIES)}"),
         (("--requests", "load", "--run", "--output", "x"),
          "--run and --output exclude each other: with --run no text is written"),
     ],
