@@ -221,6 +221,6 @@ def _not_checked(installed: Installed, scheduler: SchedulerFound, release: Known
 def _mismatch(scheduler: SchedulerFound) -> str:
     engine = "on" if scheduler.scheduling == "async" else "off"
     name = scheduler.name.rpartition(".")[2]
-    if scheduler.which == "fixed" and scheduler.scheduling == "async":
-        return f"{name} refuses to start while asynchronous scheduling is on"
+    if scheduler.which == "fixed":
+        return f"{name} refuses to start while asynchronous scheduling is {engine}"
     return f"{name} was not checked with asynchronous scheduling {engine}"

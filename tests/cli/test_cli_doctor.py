@@ -237,6 +237,24 @@ def test_the_class_has_to_fit_the_way_of_scheduling(doctor: Any, scheduling: str
     shown = doctor(_config("HF3FSKVConnector"), "--scheduler-cls", DROP_IN[other], scheduler=scheduling)
     assert shown.status == 3
     assert f"--scheduler-cls {DROP_IN[scheduling]}" in shown.out
+    assert "the drop-in is on" not in shown.out
+    engine = {"sync": "off", "async": "on"}[scheduling]
+    name = DROP_IN[other].rpartition(".")[2]
+    assert f"? {name} refuses to start while asynchronous scheduling is {engine}\n" in shown.out
+
+
+@needs_vllm
+@pytest.mark.parametrize("scheduling", ["sync", "async"])
+def test_the_schedulers_for_diffusion_models_were_not_checked(doctor: Any, scheduling: str) -> None:
+    name = {"sync": "DiffusionScheduler", "async": "DiffusionAsyncScheduler"}[scheduling]
+    module = "vllm.v1.core.sched.diffusion_scheduler"
+    spec = PathFinder.find_spec("vllm")
+    assert spec is not None and spec.origin is not None
+    text = (Path(spec.origin).parent / "v1/core/sched/diffusion_scheduler.py").read_text()
+    assert f"class {name}(" in text
+    shown = doctor(_config("NixlConnector"), "--scheduler-cls", f"{module}.{name}", scheduler=scheduling)
+    assert shown.status == 3
+    assert f"{name} was not checked" in " ".join(shown.out.split())
 
 
 @needs_vllm

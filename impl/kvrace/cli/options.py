@@ -590,7 +590,8 @@ SchedulerClass = Annotated[
     typer.Option(
         "--scheduler-cls",
         metavar="PATH.CLASS",
-        help="As 'vllm serve' takes it. Without it: the class that vLLM chooses.",
+        help="As 'vllm serve' takes it. Without it: the class that vLLM chooses. For a diffusion model that is another one, which "
+        "was not checked: give it, vllm.v1.core.sched.diffusion_scheduler.DiffusionAsyncScheduler or DiffusionScheduler.",
         callback=_not_empty,
         rich_help_panel=_DEPLOYMENT,
     ),

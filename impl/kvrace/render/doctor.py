@@ -210,7 +210,7 @@ def advised(found: Diagnosis, program: str) -> Iterator[Advice]:
         yield Advice("use the class for this way of scheduling", f"--scheduler-cls {_right_class(found)}")
     elif found.outcome.missing:
         yield Advice("check what is installed", f"{program} check")
-    if scheduler.which == "fixed" and found.connector is not None:
+    if scheduler.which == "fixed" and scheduler.made_for == scheduler.scheduling and found.connector is not None:
         yield Advice("the drop-in is on: blocks stay until every transfer that the scheduler was told of is reported")
     elif found.with_drop_in is not None and found.outcome.hits:
         yield _switch_on(found, found.with_drop_in)
@@ -231,7 +231,8 @@ def _switch_on(found: Diagnosis, other: Outcome) -> Advice:
     left = f"; left is what happens if it {', or '.join(RULES[rule] for rule in after)}" if after else ""
     ends = ", or ".join(RULES[rule] for rule in ended)
     return Advice(
-        f"switch kvrace's drop-in on ({verified}); it ends what happens if the connector {ends}{left}",
+        f"switch kvrace's drop-in on ({verified}; it is not for diffusion models); "
+        f"it ends what happens if the connector {ends}{left}",
         f"vllm serve … --scheduler-cls {DROP_IN[found.scheduler.scheduling]}",
     )
 
