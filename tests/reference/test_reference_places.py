@@ -36,7 +36,7 @@ def _line(location: str | None) -> str:
 def test_an_early_free_names_the_report_that_freed(scheduling: Scheduling) -> None:
     lines = {v.shape: _line(v.location) for v in _found(Scope(("load_save",), scheduling)) if v.blocks}
     assert lines == {
-        "under a load": "save_reported: scheduler.release(scheduler.requests[request_id])",
+        "under a load": "save_reported: scheduler.release(request)",
         "under a save": "load_reported: scheduler.release(request)",
     }
 
