@@ -67,6 +67,7 @@ class HoldsPerTransfer:
     """Mixed into a vLLM scheduler. ``counts`` says how many requests were held and how many were reclaimed, ``misreports`` which
     reports were ignored."""
 
+    # Statistics and clocks, and a set that is emptied before it is looked at.
     kvrace_left_out = ("misreports", "counts", "_look_at", "_claimed_in_this_call")
     kvrace_compared_like_stock = True
 
@@ -177,9 +178,8 @@ class HoldsPerTransfer:
             if self.ledger.reported(name, transfer):
                 self._free_blocks(request)
         elif request is not None and request.is_finished() and not self.ledger.holds(name):
-            self._free_blocks(
-                request
-            )  # held for an encoder-cache connector, of which vLLM keeps no account: as vLLM does
+            # Held for an encoder-cache connector, of which vLLM keeps no account either: it frees.
+            self._free_blocks(request)
         else:
             situation: Situation = "unknown" if request is None else "held" if request.is_finished() else "live"
             self.misreports.note(name, Misreport(transfer, situation))
