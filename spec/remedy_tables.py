@@ -20,7 +20,7 @@ SCOPE = "seed"
 @cache
 def _matrix() -> Matrix:
     print(f"  remedies over {SCOPE} …", file=sys.stderr, flush=True)
-    made = matrix(Explorer("vllm", SCOPE, None), list(POLICIES), list(MEANINGS), named_scope(SCOPE))
+    made = matrix(Explorer("vllm", SCOPE), list(POLICIES), list(MEANINGS), named_scope(SCOPE))
     assert made.complete
     return made
 
