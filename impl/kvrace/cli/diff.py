@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError, quoted
@@ -14,10 +13,10 @@ from kvrace.cli import options
 from kvrace.cli.check import named_option
 from kvrace.cli.contracts import contract_of
 from kvrace.cli.interrupt import interruptible
+from kvrace.cli.jsontarget import JsonTarget
 from kvrace.cli.reports import STANDARD_OUTPUT, show
 from kvrace.cli.scopes import ScopeOptions
 from kvrace.diff import diff
-from kvrace.files import check_target, encodable, write_atomically
 from kvrace.render import diff as rendered
 from kvrace.render.diff_json import diff_json
 from kvrace.render.output import Output, standard_error, standard_output
@@ -111,14 +110,13 @@ def diff_command(
         raise KvraceError(f"unknown scheduler {quoted(scheduler)}: use sync or async")
     Limits.of(time_limit, max_states, call_timeout, named_option)  # refused before vLLM is imported
     specs = _with_policies(subjects or [], policies or [])
-    if json not in (None, STANDARD_OUTPUT):
-        check_target(Path(json), "--json")
+    target = JsonTarget.of(json)
     with progress_line(not no_color) as line:
         with stdout_to_stderr():
             first, second = (choose_subject(spec, policy, line.importing) for spec, policy in specs)
         cases = _cases((first, second), scopes, scheduler)
         limits = Limits.of(time_limit, max_states, call_timeout, named_option)
-        return _run(_Plan((first, second), name, cases, under, strict, limits), json, output, line)
+        return _run(_Plan((first, second), name, cases, under, strict, limits), target, output, line)
 
 
 def _with_policies(subjects: Sequence[str], policies: Sequence[str]) -> list[tuple[str, str | None]]:
@@ -144,8 +142,7 @@ def _cases(both: Both, scopes: Sequence[Scope], scheduler: str | None) -> list[S
     return cases
 
 
-def _run(plan: _Plan, json: str | None, output: Output, line: ProgressLine) -> int:
-    target = None if json in (None, STANDARD_OUTPUT) else Path(json).absolute()
+def _run(plan: _Plan, json: JsonTarget, output: Output, line: ProgressLine) -> int:
     make_first, make_second = (ending(choice.make, plan.limits.call_seconds) for choice in plan.both)
     one_of_each: dict[Scheduling, Scope] = {}
     for scope in plan.scopes:
@@ -170,9 +167,5 @@ def _run(plan: _Plan, json: str | None, output: Output, line: ProgressLine) -> i
         )
     line.clear()
     show(output, rendered.report(result, who, output.width))
-    text = diff_json(result, who)
-    if target is not None:
-        write_atomically(target, text)
-    elif json == STANDARD_OUTPUT:
-        standard_output(color=False).write(encodable(text))
+    json.write(diff_json(result, who))
     return result.exit_code

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.scope import SCHEDULINGS
 from kvrace.cli import options
+from kvrace.cli.jsontarget import JsonTarget
 from kvrace.cli.program import program
 from kvrace.cli.reports import STANDARD_OUTPUT, show
 from kvrace.doctor import diagnose
-from kvrace.files import check_target, write_atomically
 from kvrace.installed import installed_vllm, transfer_config_fields
 from kvrace.render.doctor import diagnosis as rendered
 from kvrace.render.doctor_json import diagnosis_json
@@ -56,8 +54,7 @@ def doctor_command(
     """
     if scheduler is not None and scheduler not in SCHEDULINGS:
         raise KvraceError(f"unknown scheduler {quoted(scheduler)}: use sync or async")
-    if json is not None and json != STANDARD_OUTPUT:
-        check_target(Path(json), "--json")
+    target = JsonTarget.of(json)
     config = options.only(kv_transfer_config, "--kv-transfer-config")
     scheduler_class = options.only(scheduler_cls, "--scheduler-cls")
     installed = installed_vllm()
@@ -67,8 +64,5 @@ def doctor_command(
     found = diagnose(installed, connector, scheduler_class, engine)
     output = standard_error(not no_color) if json == STANDARD_OUTPUT else standard_output(not no_color)
     show(output, rendered(found, program()))
-    if json == STANDARD_OUTPUT:
-        standard_output(color=False).write(diagnosis_json(found, program()))
-    elif json is not None:
-        write_atomically(Path(json), diagnosis_json(found, program()))
+    target.write(diagnosis_json(found, program()))
     return found.exit_code

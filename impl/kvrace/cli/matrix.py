@@ -15,10 +15,11 @@ from kvrace.check import Limits
 from kvrace.cli import options
 from kvrace.cli.check import named_option
 from kvrace.cli.interrupt import interruptible
+from kvrace.cli.jsontarget import JsonTarget
 from kvrace.cli.program import program
 from kvrace.cli.reports import STANDARD_OUTPUT, show
 from kvrace.cli.scopes import ScopeOptions
-from kvrace.files import TraceFolder, check_target, encodable, write_atomically
+from kvrace.files import TraceFolder
 from kvrace.matrix import Explorer, Matrix, matrix, subject_of
 from kvrace.render.matrix import header, report
 from kvrace.render.matrix_json import matrix_json
@@ -84,8 +85,7 @@ def remedies_command(
     Limits.of(time_limit, max_states, CALL_SECONDS, named_option)  # refused before anything is shown
     if jobs is not None and jobs < 1:
         raise KvraceError(f"--jobs {jobs}: must be 1 or more")
-    if json not in (None, STANDARD_OUTPUT):
-        check_target(Path(json), "--json")
+    target = JsonTarget.of(json)
     named = scope if scope is not None or requests is not None else DEFAULT_MATRIX_SCOPE
     name, scopes = ScopeOptions(named, requests, blocks).scopes()
     folder = TraceFolder(Path(trace_dir))
@@ -97,12 +97,7 @@ def remedies_command(
         traces = _written(made, folder)
         replay = ReplayCommand(program())
         show(output, report(made, traces, replay, output.width))
-        if json is not None:
-            text = matrix_json(made, traces, replay)
-            if json == STANDARD_OUTPUT:
-                standard_output(color=False).write(encodable(text))
-            else:
-                write_atomically(Path(json), text)
+        target.write(matrix_json(made, traces, replay))
         return made.exit_code
     finally:
         folder.leave_no_empty_folder()

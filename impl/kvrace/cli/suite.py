@@ -14,9 +14,10 @@ from kvrace.cli import options
 from kvrace.cli.check import named_option
 from kvrace.cli.contracts import contract_of
 from kvrace.cli.interrupt import interruptible
+from kvrace.cli.jsontarget import JsonTarget
 from kvrace.cli.reports import STANDARD_OUTPUT, show
 from kvrace.cli.scopes import ScopeOptions
-from kvrace.files import TraceFolder, check_target, encodable, write_atomically
+from kvrace.files import TraceFolder, write_atomically
 from kvrace.render import terminal
 from kvrace.render.output import Output, standard_error, standard_output
 from kvrace.render.progress import ProgressLine, progress_line
@@ -104,14 +105,13 @@ def suite_command(
     if not 1 <= longest <= MAX_EVENTS:
         raise KvraceError(f"--longest {longest}: use 1 to {MAX_EVENTS}, in events")
     Limits.of(time_limit, max_states, call_timeout, named_option)  # refused before vLLM is imported
-    if json not in (None, STANDARD_OUTPUT):
-        check_target(Path(json), "--json")
+    target = JsonTarget.of(json)
     with progress_line(not no_color) as line:
         with stdout_to_stderr():
             choice = choose_subject(subject, policy, line.importing)
         limits = Limits.of(time_limit, max_states, call_timeout, named_option)
         plan = _Plan(choice, name, choice.cases(scopes, scheduler), under, reset_cost, longest, limits)
-        return _run(plan, Path(out), json, output, line)
+        return _run(plan, Path(out), target, output, line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,7 @@ class _Plan:
     limits: Limits
 
 
-def _run(plan: _Plan, out: Path, json: str | None, output: Output, line: ProgressLine) -> int:
-    json_target = None if json in (None, STANDARD_OUTPUT) else Path(json).absolute()
+def _run(plan: _Plan, out: Path, json: JsonTarget, output: Output, line: ProgressLine) -> int:
     folder = TraceFolder(out, "--out")
     try:
         if any(folder.path.iterdir()):
@@ -140,11 +139,7 @@ def _run(plan: _Plan, out: Path, json: str | None, output: Output, line: Progres
     finally:
         folder.leave_no_empty_folder()
     show(output, suite_table(cases, folder.shown, sum(map(len, files))))
-    text = suite_json(plan.scope_name, cases, files)
-    if json_target is not None:
-        write_atomically(json_target, text)
-    elif json == STANDARD_OUTPUT:
-        standard_output(color=False).write(encodable(text))
+    json.write(suite_json(plan.scope_name, cases, files))
     return 0
 
 
