@@ -267,6 +267,6 @@ NAMED_SCOPES: dict[str, tuple[str, Any]] = {
 def named_scope(name: str) -> list[Scope]:
     """The cases of a named scope. Raises KvraceError for an unknown name."""
     if name not in NAMED_SCOPES:
-        raise KvraceError(f"unknown scope {quoted(name)}: use one of {', '.join(NAMED_SCOPES)}")
+        raise KvraceError(f"unknown scope {quoted(name)}: use one of {', '.join(NAMED_SCOPES)}, or a file NAME.toml")
     cases: list[Scope] = NAMED_SCOPES[name][1]()
     return cases

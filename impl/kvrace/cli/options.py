@@ -135,8 +135,9 @@ ScopeName = Annotated[
     str | None,
     typer.Option(
         "--scope",
-        metavar="NAME",
-        help=f"A scope by name: {', '.join(NAMED_SCOPES)}. Default: {DEFAULT_SCOPE}.",
+        metavar="NAME|FILE.toml",
+        help=f"A scope by name: {', '.join(NAMED_SCOPES)}. Default: {DEFAULT_SCOPE}. Or a file of your own, with the "
+        "fields of a scope, as in spec/exploration.md.",
         callback=_not_empty,
         rich_help_panel=_SCOPE,
     ),
@@ -336,8 +337,8 @@ MatrixScope = Annotated[
     str | None,
     typer.Option(
         "--scope",
-        metavar="NAME",
-        help=f"A scope by name: {', '.join(NAMED_SCOPES)}. Default: pair.",
+        metavar="NAME|FILE.toml",
+        help=f"A scope by name: {', '.join(NAMED_SCOPES)}. Default: pair. Or a file of your own.",
         callback=_not_empty,
         rich_help_panel=_SCOPE,
     ),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.scope import Scope, named_scope
 from kvrace.cli.options import DEFAULT_SCOPE
+from kvrace.scopefile import SUFFIX, read_scopes
 from kvrace.subjects import BOTH
 
 
@@ -54,7 +56,8 @@ class ScopeOptions:
                 option = "--" + next(iter(given)).replace("_", "-")
                 raise KvraceError(f"{option} goes with --requests; a named scope sets it itself")
             name = self.name or DEFAULT_SCOPE
-            return name, [replace(scope, engine_order=self.engine_order) for scope in named_scope(name)]
+            cases = read_scopes(Path(name)) if name.endswith(SUFFIX) else named_scope(name)
+            return name, [replace(scope, engine_order=True) if self.engine_order else scope for scope in cases]
         if self.name is not None:
             raise KvraceError("--scope and --requests exclude each other: use a named scope or one of your own")
         for name, most in (("blocks", 128), ("token_budget", 2048)):
