@@ -50,10 +50,7 @@ def activate(patch: Patch) -> None:
     applied = apply(patch, read, f"vllm {found.version}")
     if "vllm" in sys.modules:
         raise KvraceError("a process can import one vLLM, and this one has: --patch needs a process of its own")
-    try:
-        folder = overlay(release, applied.texts, cache_folder() / "patched")
-    except KvraceError as error:
-        raise KvraceError(f"{patch.path}: {error}") from error
+    folder = overlay(release, applied.texts, cache_folder() / "patched")
     sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
     _ACTIVE[:] = [Active(patch, applied, folder)]

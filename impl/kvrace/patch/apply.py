@@ -6,6 +6,7 @@ import ast
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from kvmodel.errors import KvraceError, shortened
 from kvrace.patch.diff import Change, Hunk, Patch
@@ -53,6 +54,10 @@ def _apply_one(
         raise KvraceError(f"does not apply: {of} has no {change.old}")
     if change.new is not None and change.new != change.old and now(change.new) is not None:
         raise KvraceError(f"does not apply: {of} already has {change.new}")
+    folders = PurePosixPath(change.new).parents if change.new is not None and change.new != change.old else ()
+    for folder in map(str, folders):
+        if now(folder) is not None:
+            raise KvraceError(f"does not apply: {folder} is a file in {of}")
     lines, places = _with_hunks(change, old.replace("\r\n", "\n"), change.old or name, of)
     if places:
         moved.append(f"{name}: {', '.join(places)}")

@@ -24,7 +24,7 @@ def overlay(release: Path, texts: Texts, cache: Path) -> Path:
     without those that are None. Raises KvraceError where it cannot be made, or where somebody has changed it."""
     release = release.resolve()
     try:
-        folders = _folders(release, texts)
+        folders = _folders(texts)
         made = cache.absolute() / _digest(release, folders, texts)
         if not made.is_dir():
             cache.mkdir(parents=True, exist_ok=True)
@@ -39,13 +39,9 @@ def overlay(release: Path, texts: Texts, cache: Path) -> Path:
     return made
 
 
-def _folders(release: Path, texts: Texts) -> list[str]:
-    """The folders that have to be real, outermost first. Raises KvraceError where a file of the release is in the way."""
-    folders = {str(folder) for name in texts for folder in PurePosixPath(name).parents if folder.parts}
-    for folder in folders:
-        if os.path.lexists(release / folder) and not (release / folder).is_dir():
-            raise KvraceError(f"{folder} is a file in {release}, and no folder")
-    return sorted(folders)
+def _folders(texts: Texts) -> list[str]:
+    """The folders that have to be real, outermost first."""
+    return sorted({str(folder) for name in texts for folder in PurePosixPath(name).parents if folder.parts})
 
 
 def _entries(release: Path, folder: str) -> list[str]:
