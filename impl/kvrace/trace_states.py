@@ -11,7 +11,7 @@ from typing import Any
 
 import itf_py
 
-from kvmodel.contract import MEANINGS
+from kvmodel.contract import ALL_MEANINGS
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.events import DIRECTIONS, Event, parse_event
 from kvmodel.playback import Frame
@@ -79,13 +79,18 @@ def _plain(value: Any) -> Any:
         return recordable(value, MAX_TEXT)
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        defaults = {name: default for name, default in value._field_defaults.items() if name in LATER_FIELDS}
-        written = {
-            name: entry for name, entry in value._asdict().items() if name not in defaults or entry != defaults[name]
-        }
-        return SimpleNamespace(**{name: _plain(entry) for name, entry in written.items()})
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return _record(value)
     return [_plain(entry) for entry in value] if isinstance(value, tuple) else value
+
+
+def _record(value: Any) -> SimpleNamespace:
+    """A named tuple as ITF has it, without later fields that have their default."""
+    defaults = {name: default for name, default in value._field_defaults.items() if name in LATER_FIELDS}
+    written = {
+        name: entry for name, entry in value._asdict().items() if name not in defaults or entry != defaults[name]
+    }
+    return SimpleNamespace(**{name: _plain(entry) for name, entry in written.items()})
 
 
 class StatesReader:
@@ -161,6 +166,7 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
         dismissals=few,
         repeatable=sequence(direction, 4),
         unsolicited_sent=flag,
+        lease_over=flag,
         window_table=blocks,
         optional=LATER_FIELDS,
     )
@@ -204,17 +210,28 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
                 accesses=sequence(access, _MAX_ENTRIES),
                 samples=names,
                 cleanup=flag,
-                drafts=sequence(record(Drafts, request=name, count=tokens), len(scope.requests)),
+                drafts=sequence(record(Drafts, request=name, many=tokens), len(scope.requests)),
                 optional=LATER_FIELDS,
             ),
             scope.steps_in_flight,
         ),
         "transfers": sequence(
-            record(Transfer, request=name, direction=direction, blocks=blocks, wait=tokens, over=flag, claimed=flag),
-            2 * len(scope.requests),
+            record(
+                Transfer,
+                request=name,
+                direction=direction,
+                blocks=blocks,
+                wait=tokens,
+                over=flag,
+                claimed=flag,
+                rank=number(0, scope.ranks),
+                told=one_of({kind: kind for kind in ("late", "expired")}),
+                optional=LATER_FIELDS,
+            ),
+            2 * len(scope.requests) * len(scope.rank_numbers),
         ),
         "settled": flag,
-        "deviations": sequence(one_of({contract: contract for contract in MEANINGS}), len(MEANINGS)),
+        "deviations": sequence(one_of({contract: contract for contract in ALL_MEANINGS}), len(ALL_MEANINGS)),
         "findings": sequence(
             record(
                 Finding,

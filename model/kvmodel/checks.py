@@ -88,7 +88,7 @@ def _overwrites(access: Access, t: Transition) -> Broken | None:
     for transfer in t.after.transfers:
         hit = tuple(block for block in access.written if block in transfer.blocks)
         if hit and not transfer.over and transfer.request != access.request:
-            what = f"the {transfer.direction} of {transfer.request} still runs there"
+            what = f"the {transfer.label} still runs there"
             message = f"a step writes {_blocks(hit)} for {access.request} while {what}"
             return Broken(message, f"under a {transfer.direction}", hit)
     for owner, blocks in () if t.scope.prefix_sharing else t.seen.owned:
@@ -109,7 +109,7 @@ def _nobodys(blocks: Iterable[int], t: Transition) -> tuple[int, ...]:
 def _on_nobodys_blocks(t: Transition) -> Broken | None:
     for transfer in t.after.transfers:
         if null := _nobodys(transfer.blocks, t):
-            what = f"the {transfer.direction} of {transfer.request} works on {_blocks(null)}"
+            what = f"the {transfer.label} works on {_blocks(null)}"
             return Broken(f"{what}, which nobody can own", "nobody's", null)
     for access in t.after.steps[-1].accesses if t.response.step is not None else ():
         if null := _nobodys(access.blocks, t):
@@ -128,18 +128,15 @@ def no_use_after_free(t: Transition) -> Broken | None:
             lost, where = _taken_from(transfer, t.seen, free)
             if lost:
                 verb = "writes there" if transfer.direction == "load" else "reads there"
-                message = (
-                    f"{_blocks(lost, 'is')} {where} while the {transfer.direction} of {transfer.request} still {verb}"
-                )
+                message = f"{_blocks(lost, 'is')} {where} while the {transfer.label} still {verb}"
                 return Broken(message, f"under a {transfer.direction}", tuple(lost))
     if t.response.step is not None:
         for access in t.after.steps[-1].accesses:
             if broken := _overwrites(access, t):
                 return broken
-        for name, lost in given_up(t.after.steps[-1].accesses, t.seen.owned) if t.scope.window else ():
-            return Broken(
-                f"a step works on {_blocks(lost)} for {name}, which {name} does not own any more", "given up", lost
-            )
+        for name, taken in given_up(t.after.steps[-1].accesses, t.seen.owned) if t.scope.window else ():
+            message = f"a step works on {_blocks(taken)} for {name}, which {name} does not own any more"
+            return Broken(message, "given up", taken)
     for load in t.response.loads:
         for other in t.before.transfers:
             hit = set(load.blocks).intersection(() if other.over else other.blocks)
@@ -191,7 +188,7 @@ def no_stuck(t: Transition) -> Broken | None:
             return Broken(f"the engine goes idle while {name} is not over")
     for transfer in t.after.transfers:
         if transfer.claimed:
-            return Broken(f"the engine goes idle while the {transfer.direction} of {transfer.request} is not reported")
+            return Broken(f"the engine goes idle while the {transfer.label} is not reported")
     return None
 
 

@@ -127,11 +127,12 @@ class Observation(NamedTuple):
     """What a scheduler shows after an event. Block ids are the scheduler's own.
 
     ``phases``: the status of each request it still knows. ``queues``: request ids by queue, in its order. ``owned``: each
-    request's block table, and with a sliding window what its other table owns after that. ``held_back``: blocks that are held for
-    later, for a dispatched step (vLLM ``deferred_frees``) or in a place of a subclass's own. ``references``: reference count by
-    block id, the null block's entry is None. ``free``: the pool's free blocks in the order they will be given out. ``free_count``: the pool's own counter of them. ``cached``: blocks
-    the prefix cache offers. ``tables``: request ids in per-request tables, by table name, once no step is in flight.
-    ``negative``: names of bookkeeping counters below zero. ``pending``: ``has_requests()``.
+    request's block table, and with a sliding window what its other table owns after that. ``held_back``: blocks that are held
+    for later, for a dispatched step (vLLM ``deferred_frees``) or in a place of a subclass's own. ``references``: reference
+    count by block id, the null block's entry is None. ``free``: the pool's free blocks in the order they will be given out.
+    ``free_count``: the pool's own counter of them. ``cached``: blocks the prefix cache offers. ``tables``: request ids in
+    per-request tables, by table name, once no step is in flight. ``negative``: names of bookkeeping counters below zero.
+    ``pending``: ``has_requests()``.
     """
 
     phases: tuple[tuple[str, str], ...]
@@ -159,15 +160,31 @@ class Capture(NamedTuple):
     exact_blocks: bool
 
 
+class AppliedPatch(NamedTuple):
+    """A diff that a scheduler was changed with: the name of its file, and the beginning of the SHA-256 of what is in it."""
+
+    file: str
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.file} ({self.digest})"
+
+
 class Identity(NamedTuple):
     """Who was checked: printed beside every verdict."""
 
     name: str
     version: str
     scheduler: str
+    patch: AppliedPatch | None = None
+
+    @property
+    def release(self) -> str:
+        """The version, and what it was patched with."""
+        return self.version if self.patch is None else f"{self.version} + {self.patch}"
 
     def __str__(self) -> str:
-        return f"{self.name} {self.version} {self.scheduler}".replace("  ", " ")
+        return f"{self.name} {self.release} {self.scheduler}".replace("  ", " ")
 
 
 class Subject(Protocol):

@@ -27,7 +27,7 @@ REQUEST_NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NAMES = tuple(tuple(REQUEST_NAMES[:size]) for size in range(len(REQUEST_NAMES) + 1))
 SCHEDULINGS: tuple[Scheduling, ...] = ("sync", "async")
 STEPS_IN_FLIGHT = {"sync": 1, "async": 2}
-SWITCHES = ("prefix_sharing", "early_stop", "separate_ends", "engine_order")
+SWITCHES = ("prefix_sharing", "early_stop", "separate_ends", "engine_order", "loads_again")
 """The fields of a Scope that are true or false."""
 _LISTS: dict[str, tuple[type, str]] = {
     "requests": (str, "kinds"),
@@ -41,15 +41,17 @@ _LIMITS = {
     "prompt_blocks": (1, 16),
     "output_tokens": (1, 64),
     "token_budget": (1, 2048),
+    "ranks": (1, 9),
+    "ranks_reporting": (1, 9),
     "steps": (1, 4),
     "load_blocks": (1, 16),
     "window": (1, 256),
     "drafts": (1, 4),
 }
-_UNSET = ("blocks", "token_budget", "steps", "load_blocks", "window", "drafts")
-"""Here 0 means that nothing was asked for: just enough blocks, no budget, steps as the scheduling has them, whole prompts, one
-group of blocks, and no drafts."""
-LATER_FIELDS = ("steps", "load_blocks", "window", "drafts")
+_UNSET = ("blocks", "token_budget", "ranks_reporting", "steps", "load_blocks", "window", "drafts")
+"""Here 0 means that nothing was asked for: just enough blocks, no budget, a report from every rank, steps as the scheduling has
+them, whole prompts, one group of blocks, and no drafts."""
+LATER_FIELDS = ("loads_again", "ranks", "ranks_reporting", "steps", "load_blocks", "window", "drafts")
 """Fields that came after traces and results were written: left out there while they have their default."""
 _MISSING = object()
 _SAID = {
@@ -93,6 +95,12 @@ class Scope:
     """Only orders that the loop of vLLM's EngineCore can make. Sync: a request comes when no step is in flight. Async: a request
     comes when fewer steps than allowed are in flight, and a step is updated when no more may be dispatched or nothing is left to
     schedule."""
+    loads_again: bool = False
+    """A request that was preempted may load again; else each loads once."""
+    ranks: int = 1
+    """How many workers move the blocks. With more than one, each ends and reports its part of every transfer by itself."""
+    ranks_reporting: int = 0
+    """How many of them take part in a transfer, the first ones; the connector says so (``get_finished_count``). 0: all."""
     steps: int = 0
     """How many steps may be in flight: with more than the scheduling has by itself, the engine is pipeline parallel."""
     load_blocks: int = 0
@@ -116,6 +124,10 @@ class Scope:
             if not low <= given <= high and not (name in _UNSET and given == 0):
                 raise KvraceError(f"{name.replace('_', ' ')}: {quoted(given)} is outside {low} to {high}")
         self._check_each()
+        if self.ranks_reporting > self.ranks or (self.ranks == 1 and self.ranks_reporting):
+            raise KvraceError(
+                f"ranks reporting: {self.ranks_reporting} of {self.ranks}; leave it out for a report of each"
+            )
         if 0 < self.steps < STEPS_IN_FLIGHT[self.scheduling]:
             raise KvraceError(
                 f"steps: {self.scheduling} scheduling has {STEPS_IN_FLIGHT[self.scheduling]} in flight by itself"
@@ -162,6 +174,11 @@ class Scope:
         """How many steps may be dispatched at a time (vLLM ``VllmConfig.max_concurrent_batches``)."""
         return self.steps or STEPS_IN_FLIGHT[self.scheduling]
 
+    @property
+    def rank_numbers(self) -> tuple[int, ...]:
+        """The ranks that take part in a transfer, from 1 on; a rank that is alone has the number 0."""
+        return (0,) if self.ranks == 1 else tuple(range(1, (self.ranks_reporting or self.ranks) + 1))
+
     def prompt_blocks_of(self, index: int) -> int:
         """Full blocks in the prompt of request number ``index``."""
         return len(self.prompts[index]) if self.prompts else self.prompt_blocks
@@ -201,6 +218,10 @@ class Scope:
             parts.append(f"{self.token_budget} token{'s' if self.token_budget > 1 else ''} a step")
         if self.priorities:
             parts.append(f"priorities {','.join(map(str, self.priorities))}")
+        if self.ranks > 1:
+            parts.append(
+                f"{self.ranks} ranks" + (f", {self.ranks_reporting} reporting" if self.ranks_reporting else "")
+            )
         parts += [words.format(getattr(self, name)) for name, words in _SAID.items() if getattr(self, name)]
         parts += [name.replace("_", " ") for name in SWITCHES if getattr(self, name)]
         return " · ".join(parts)
@@ -208,8 +229,9 @@ class Scope:
     def as_dict(self) -> dict[str, Any]:
         lists = {name: list(getattr(self, name)) for name in _LISTS}
         defaults = {field.name: field.default for field in fields(self) if field.name in LATER_FIELDS}
-        data = {**asdict(self), **lists}
-        return {name: value for name, value in data.items() if value != defaults.get(name, _MISSING)}
+        return {
+            name: value for name, value in {**asdict(self), **lists}.items() if value != defaults.get(name, _MISSING)
+        }
 
     @classmethod
     def from_dict(cls, data: Any) -> Scope:
