@@ -26,6 +26,7 @@ from kvmodel.port import (
 )
 from kvmodel.scope import Scope
 from kvrace.capture import StateWalk
+from kvrace.patch.active import applied_patch, patch_notes
 from kvrace.places import answer_recording
 from kvrace.vllm.api import Api, load_api
 from kvrace.vllm.environment import make_config
@@ -92,7 +93,7 @@ class VllmSubject:
     def identity(self) -> Identity:
         stock = self._class is self._api.scheduler_class(self.scope.scheduling)
         name = self._class.__name__ if stock else f"{self._class.__module__}:{self._class.__qualname__}"
-        return Identity("vllm", self._api.version, _printable(name))
+        return Identity("vllm", self._api.version, _printable(name), applied_patch())
 
     @property
     def location(self) -> str:
@@ -221,7 +222,7 @@ class VllmSubject:
     def notes(self, exhausted: bool) -> tuple[str, ...]:
         like_stock = self._foreign and self._like_stock
         word = [f"compared like vLLM's own, at the word of its classes: {self._class.__name__}"] if like_stock else []
-        return (*word, *self._walk.notes(exhausted))
+        return (*word, *self._walk.notes(exhausted), *patch_notes())
 
     def _crash(self, error: BaseException) -> Crash:
         """Where the scheduler's code raised. Raises HarnessError when it was kvrace's own code that did."""
