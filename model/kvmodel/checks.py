@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from kvmodel.accesses import given_up, holding_kv, kv_tokens, names_kv
 from kvmodel.events import Update
 from kvmodel.port import Observation
 from kvmodel.transition import Broken, Transition
-from kvmodel.world import Access, RequestState, Stage, Transfer, World
+from kvmodel.world import Access, RequestState, Stage, Transfer
 
 
 def _blocks(blocks: Iterable[int], verb: str = "") -> str:
@@ -87,7 +88,7 @@ def _overwrites(access: Access, t: Transition) -> Broken | None:
     for transfer in t.after.transfers:
         hit = tuple(block for block in access.written if block in transfer.blocks)
         if hit and not transfer.over and transfer.request != access.request:
-            what = f"the {transfer.direction} of {transfer.request} still runs there"
+            what = f"the {transfer.label} still runs there"
             message = f"a step writes {_blocks(hit)} for {access.request} while {what}"
             return Broken(message, f"under a {transfer.direction}", hit)
     for owner, blocks in () if t.scope.prefix_sharing else t.seen.owned:
@@ -108,7 +109,7 @@ def _nobodys(blocks: Iterable[int], t: Transition) -> tuple[int, ...]:
 def _on_nobodys_blocks(t: Transition) -> Broken | None:
     for transfer in t.after.transfers:
         if null := _nobodys(transfer.blocks, t):
-            what = f"the {transfer.direction} of {transfer.request} works on {_blocks(null)}"
+            what = f"the {transfer.label} works on {_blocks(null)}"
             return Broken(f"{what}, which nobody can own", "nobody's", null)
     for access in t.after.steps[-1].accesses if t.response.step is not None else ():
         if null := _nobodys(access.blocks, t):
@@ -127,14 +128,15 @@ def no_use_after_free(t: Transition) -> Broken | None:
             lost, where = _taken_from(transfer, t.seen, free)
             if lost:
                 verb = "writes there" if transfer.direction == "load" else "reads there"
-                message = (
-                    f"{_blocks(lost, 'is')} {where} while the {transfer.direction} of {transfer.request} still {verb}"
-                )
+                message = f"{_blocks(lost, 'is')} {where} while the {transfer.label} still {verb}"
                 return Broken(message, f"under a {transfer.direction}", tuple(lost))
     if t.response.step is not None:
         for access in t.after.steps[-1].accesses:
             if broken := _overwrites(access, t):
                 return broken
+        for name, taken in given_up(t.after.steps[-1].accesses, t.seen.owned) if t.scope.window else ():
+            message = f"a step works on {_blocks(taken)} for {name}, which {name} does not own any more"
+            return Broken(message, "given up", taken)
     for load in t.response.loads:
         for other in t.before.transfers:
             hit = set(load.blocks).intersection(() if other.over else other.blocks)
@@ -186,7 +188,7 @@ def no_stuck(t: Transition) -> Broken | None:
             return Broken(f"the engine goes idle while {name} is not over")
     for transfer in t.after.transfers:
         if transfer.claimed:
-            return Broken(f"the engine goes idle while the {transfer.direction} of {transfer.request} is not reported")
+            return Broken(f"the engine goes idle while the {transfer.label} is not reported")
     return None
 
 
@@ -209,23 +211,14 @@ def finish_once(t: Transition) -> Broken | None:
     return None
 
 
-def _kv_tokens(name: str, request: RequestState, world: World) -> int:
-    """How many tokens of a request have KV for certain: not those of steps in flight, nor of a load that is not over."""
-    if any(tr.request == name and tr.direction == "load" and not tr.over for tr in world.transfers):
-        return 0
-    starts = [access.start for step in world.steps for access in step.accesses if access.request == name]
-    return min([request.computed, *starts])
-
-
 def handover(t: Transition) -> Broken | None:
     for handover in t.response.handovers:
-        index = t.scope.names.index(handover.request)
-        request: RequestState = t.before.requests[index]
-        needed = -(-_kv_tokens(handover.request, request, t.before) // t.scope.block_size)
-        if handover.blocks != request.table[: len(handover.blocks)] or len(handover.blocks) < needed:
+        request: RequestState = t.before.requests[t.scope.names.index(handover.request)]
+        tokens = kv_tokens(handover.request, t)
+        if not names_kv(handover, request, tokens, t.scope):
             return Broken(
-                f"request_finished({handover.request}) named {list(handover.blocks)}, and the KV of {handover.request} "
-                f"is in {list(request.table[:needed])}"
+                f"request_finished({handover.request}) named {list(handover.named)}, and the KV of {handover.request} "
+                f"is in {list(holding_kv(request, tokens, t.scope))}"
             )
     return None
 

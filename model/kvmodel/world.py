@@ -11,6 +11,10 @@ from typing import NamedTuple
 
 from kvmodel.events import Direction
 
+LATER_FIELDS = frozenset({"rank", "told", "lease_over", "window_blocks", "drafts", "window", "window_table"})
+"""Fields of records, here and in the port, that came after traces were written: a trace leaves them out while they have their
+default."""
+
 
 class Stage(IntEnum):
     """A request as its client sees it."""
@@ -21,7 +25,8 @@ class Stage(IntEnum):
 
 
 class RequestState(NamedTuple):
-    """One request. ``table`` and ``computed`` are what the workers were told, not what the scheduler keeps for itself;
+    """One request. ``table`` and ``computed`` are what the workers were told, not what the scheduler keeps for itself, and so is
+    ``window_table``, that of the sliding window;
     ``known`` says that the workers were told of the request and not yet that it is over.
 
     Counters of notices stop at 2: more than one is wrong, how many more does not matter.
@@ -40,6 +45,9 @@ class RequestState(NamedTuple):
     dismissals: int = 0
     repeatable: tuple[Direction, ...] = ()
     unsolicited_sent: bool = False
+    lease_over: bool = False
+    """The time of its save was up before the save began (contract ``lease``)."""
+    window_table: tuple[int, ...] = ()
 
 
 class Access(NamedTuple):
@@ -54,20 +62,30 @@ class Access(NamedTuple):
     start: int
 
 
+class Drafts(NamedTuple):
+    """How many drafts of a request a step verifies."""
+
+    request: str
+    many: int
+
+
 class Step(NamedTuple):
     """A dispatched step. ``samples`` names the requests that get a token from it; ``cleanup`` says that it was scheduled when
-    every request was already over and every transfer reported."""
+    every request was already over and every transfer reported; ``drafts`` how many drafts it verifies for which requests."""
 
     accesses: tuple[Access, ...]
     samples: tuple[str, ...]
     cleanup: bool
+    drafts: tuple[Drafts, ...] = ()
 
 
 class Transfer(NamedTuple):
     """A transfer that has not been reported. It touches its blocks until it is ``over``.
 
     ``wait``: how many steps dispatched earlier must still be processed before a report can come; a load is announced to the
-    workers with a step, so no output of an earlier step can carry its report. ``claimed``: the scheduler was told of it.
+    workers with a step, so no output of an earlier step can carry its report. ``claimed``: the scheduler was told of it, and not
+    yet that it is over. ``rank``: whose part of the transfer this is; each rank has one of its own. ``told``: it was reported
+    although it runs, and how (contracts ``late`` and ``lease``).
     """
 
     request: str
@@ -76,6 +94,17 @@ class Transfer(NamedTuple):
     wait: int
     over: bool
     claimed: bool
+    rank: int = 0
+    told: str = ""
+
+    @property
+    def label(self) -> str:
+        """``load of A``, and whose part of it."""
+        return f"{self.direction} of {self.request}" + (f" on rank {self.rank}" if self.rank else "")
+
+    def named_by(self, request: str, direction: Direction, rank: int) -> bool:
+        """Whether an event or a report speaks of it."""
+        return (self.request, self.direction, self.rank) == (request, direction, rank)
 
 
 class World(NamedTuple):
@@ -96,12 +125,17 @@ class World(NamedTuple):
     def renamed(self, names: dict[int, int]) -> World:
         """The same world with other block ids: what :func:`canonical_names` makes comparable."""
         return self._replace(
-            requests=tuple(r._replace(table=tuple(names[b] for b in r.table)) if r.table else r for r in self.requests),
+            requests=tuple(_renamed_tables(r, names) if r.table else r for r in self.requests),
             steps=tuple(
                 step._replace(accesses=tuple(_renamed_access(a, names) for a in step.accesses)) for step in self.steps
             ),
             transfers=tuple(t._replace(blocks=tuple(names[b] for b in t.blocks)) for t in self.transfers),
         )
+
+
+def _renamed_tables(request: RequestState, names: dict[int, int]) -> RequestState:
+    table, window = tuple([names[b] for b in request.table]), tuple([names[b] for b in request.window_table])
+    return request._replace(table=table, window_table=window)
 
 
 def _renamed_access(access: Access, names: dict[int, int]) -> Access:
