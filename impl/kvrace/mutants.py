@@ -115,7 +115,7 @@ def run_mutant(mutant: Mutant, limits: Limits = MUTANT_LIMITS, progress: Callabl
         scope_name=mutant.name,
         limits=limits,
         listen=progress,
-        conformance=SPECIFICATION,
+        conformance=None if mutant.scope.lifecycle else SPECIFICATION,
     )
     return Row(mutant, result)
 

@@ -6,7 +6,7 @@ Every field of a frame is recorded, so that any picture of the order can be draw
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import itf_py
 
@@ -14,7 +14,16 @@ from kvmodel.contract import MEANINGS
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.events import DIRECTIONS, Event, parse_event
 from kvmodel.playback import Frame
-from kvmodel.port import Crash, DispatchedStep, Handover, LoadStarted, Observation, Response, ScheduledRequest
+from kvmodel.port import (
+    Crash,
+    DispatchedStep,
+    Handover,
+    LoadStarted,
+    Observation,
+    ResetAnswer,
+    Response,
+    ScheduledRequest,
+)
 from kvmodel.properties import PROPERTY_NAMES, Finding
 from kvmodel.scope import Scope
 from kvmodel.world import Access, RequestState, Stage, Step, Transfer, World
@@ -26,11 +35,12 @@ _STAGES = {stage.name.lower(): stage for stage in Stage}
 _MARKERS = ({"#bigint"}, {"#map"}, {"#set"})
 
 
-def states_json(frames: Sequence[Frame]) -> list[dict[str, Any]]:
+def states_json(frames: Sequence[Frame], scope: Scope) -> list[dict[str, Any]]:
     """The ITF states of a playback: after each event what the scheduler did and shows, and what the world holds."""
     states = []
     for index, frame in enumerate(frames):
-        values = {name: _plain(value) for name, value in _values(frame).items()}
+        recorded = _values(frame) | (_values_of_life(frame) if scope.lifecycle else {})
+        values = {name: _plain(value) for name, value in recorded.items()}
         state: dict[str, Any] = itf_py.state_to_json(itf_py.State({"index": index}, values))
         states.append(state)
     return states
@@ -66,6 +76,34 @@ def _values(frame: Frame) -> dict[str, Any]:
     }
 
 
+def _values_of_life(frame: Frame) -> dict[str, Any]:
+    """What only a scope with events of the engine's life has."""
+    answer, world = frame.response.reset, frame.world
+    return {
+        "reset": () if answer is None else (_Reset(answer.done, answer.preempted, _listed(answer.refusal)),),
+        "paused": _listed(world.paused),
+        "again": world.again,
+        "earlier": world.earlier,
+    }
+
+
+class _Reset(NamedTuple):
+    """A ResetAnswer as a file has it."""
+
+    done: bool
+    preempted: tuple[str, ...]
+    refusal: tuple[Crash, ...]
+
+    @classmethod
+    def read(cls, done: bool, preempted: tuple[str, ...], refusal: Crash | None) -> ResetAnswer:
+        return ResetAnswer(done, preempted, refusal)
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    """What may be missing, as ITF has it: a sequence of one or of none."""
+    return () if value is None else (value,)
+
+
 JUDGED = ("crash", "findings")
 """The variables that say where something broke: in another release the same line of source stands elsewhere."""
 
@@ -98,8 +136,8 @@ class StatesReader:
         counts = dict(read["references"])
         references = tuple(counts.get(block) for block in range(self.scope.blocks + 1))
         observation = Observation(references=references, **{name: read[name] for name in _SEEN})
-        response = Response(**{name: read[name] for name in _DID})
-        world = World(**{name: read[name] for name in World._fields})
+        response = Response(**{name: read[name] for name in _DID if name in read})
+        world = World(**{name: read[name] for name in World._fields if name in read})
         return Frame(read["event"], response, world, observation, read["findings"])
 
     def _read(self, state: Mapping[str, Any], name: str) -> Any:
@@ -113,7 +151,7 @@ class StatesReader:
         return self._variables[name](value, name)
 
 
-_DID = ("step", "loads", "handovers", "notices", "crash")
+_DID = ("step", "loads", "handovers", "notices", "crash", "reset")
 _SEEN = tuple(name for name in Observation._fields if name != "references")
 
 
@@ -144,10 +182,21 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
         computed=tokens,
         notices=few,
         finished_calls=few,
-        dismissals=few,
+        dismissals=number(-1, 2),
         repeatable=sequence(direction, 4),
         unsolicited_sent=flag,
     )
+    crash = record(Crash, error=line, location=line, source=line, hang=flag)
+    transfers = sequence(
+        record(Transfer, request=name, direction=direction, blocks=blocks, wait=tokens, over=flag, claimed=flag),
+        2 * len(scope.requests),
+    )
+    life: dict[str, Reader[Any]] = {
+        "reset": at_most_one(record(_Reset.read, done=flag, preempted=names, refusal=at_most_one(crash))),
+        "paused": at_most_one(one_of({mode: mode for mode in ("new", "all")})),
+        "again": names,
+        "earlier": transfers,
+    }
     return {
         "event": _event,
         "step": at_most_one(
@@ -158,7 +207,7 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
         ),
         "handovers": sequence(record(Handover, request=name, blocks=blocks), _MAX_ENTRIES),
         "notices": names,
-        "crash": at_most_one(record(Crash, error=line, location=line, source=line, hang=flag)),
+        "crash": at_most_one(crash),
         "phases": pairs(word, word, _MAX_ENTRIES),
         "queues": pairs(word, words, _MAX_ENTRIES),
         "owned": pairs(word, blocks, _MAX_ENTRIES),
@@ -174,10 +223,7 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
         "steps": sequence(
             record(Step, accesses=sequence(access, _MAX_ENTRIES), samples=names, cleanup=flag), scope.steps_in_flight
         ),
-        "transfers": sequence(
-            record(Transfer, request=name, direction=direction, blocks=blocks, wait=tokens, over=flag, claimed=flag),
-            2 * len(scope.requests),
-        ),
+        "transfers": transfers,
         "settled": flag,
         "deviations": sequence(one_of({contract: contract for contract in MEANINGS}), len(MEANINGS)),
         "findings": sequence(
@@ -191,6 +237,7 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
             ),
             len(PROPERTY_NAMES),
         ),
+        **(life if scope.lifecycle else {}),
     }
 
 
@@ -199,7 +246,13 @@ def _event(value: Any, place: str) -> Event | None:
     return parse_event(line) if line else None
 
 
-VARIABLES = tuple(_readers(Scope(("local",))))
+def variables(scope: Scope) -> tuple[str, ...]:
+    """The names of the variables that a state has in this scope, in the order of the file."""
+    return tuple(_readers(scope))
+
+
+VARIABLES = variables(Scope(("local",)))
+"""Those that a state has in every scope."""
 _FIELDS = {
     field
     for kind in (
@@ -213,6 +266,7 @@ _FIELDS = {
         Step,
         Transfer,
         Finding,
+        _Reset,
     )
     for field in kind._fields
 }

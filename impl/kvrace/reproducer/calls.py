@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kvmodel.events import Abort, Add, Event, Lose, Report, Schedule, TransferEnds, Update
+from kvmodel.life import LifeEvent
+from kvrace.reproducer.life import EARLIER, is_over, life_statements, life_words, lookup_lines
 from kvrace.reproducer.order import Call, Order
 from kvrace.reproducer.text import WIDTH, comment_lines, enclosed, quoted
 
 _INDENT = "    "
-_HOW = {"due": "", "duplicate": " once more", "unsolicited": ", which nobody asked for"}
+_HOW = {
+    "due": "",
+    "duplicate": " once more",
+    "unsolicited": ", which nobody asked for",
+    "earlier": " for its earlier request",
+}
 
 
 def call_lines(order: Order, call: Call, watched: frozenset[str]) -> list[str]:
@@ -36,6 +43,8 @@ def _words(call: Call) -> str:
             return f"The {direction} of {name} is over, and will never be reported."
         case Update(reports, stops):
             return _words_of_update(call.step, reports, stops)
+        case _ if isinstance(call.event, LifeEvent):
+            return life_words(call.event)
 
 
 def _words_of_update(step: int, reports: Iterable[Report], stops: tuple[str, ...]) -> str:
@@ -66,11 +75,13 @@ def _statements(order: Order, call: Call, watched: frozenset[str]) -> list[str]:
             return [f"connector.running.pop(({quoted(direction)}, {quoted(name)}), None)"]
         case Update():
             return _update(order, call, event, watched)
+        case _ if isinstance(event, LifeEvent):
+            return life_statements(order, call, event, watched)
 
 
 def _schedule(order: Order, call: Call, watched: frozenset[str]) -> list[str]:
     step = f"step_{call.step}"
-    lines = [f"{step} = scheduler.schedule()"]
+    lines = [*lookup_lines(order, call.event), f"{step} = scheduler.schedule()"]
     if "dismissed" in watched:
         lines.append(f"dismissed += {step}.finished_req_ids")
     if "known" in watched:
@@ -104,8 +115,10 @@ def _update(order: Order, call: Call, event: Update, watched: frozenset[str]) ->
 
 def _reported(direction: str, reports: list[Report]) -> str:
     """The ids in one set of an output: those of transfers that ran, and those that are reported in spite of it."""
-    due = _names([report.request for report in reports if report.kind == "due"])
-    other = _names([report.request for report in reports if report.kind != "due"])
+    due = _names(
+        [f"{EARLIER if report.kind == 'earlier' else ''}{report.request}" for report in reports if is_over(report)]
+    )
+    other = _names([report.request for report in reports if not is_over(report)])
     over = f"connector.over({quoted(direction)}, {due})"
     if not other:
         return over

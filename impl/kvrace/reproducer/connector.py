@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvrace.reproducer.life import again_lines
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece
 
@@ -12,11 +13,12 @@ def connector_piece(order: Order, watched: frozenset[str], reports_all: bool) ->
     """``watched`` names what the assertion wants to know of calls of request_finished: ``finished``, ``handed_over``."""
     blocks = [
         _start(order, watched),
-        _loads() if order.loads else _no_loads(),
+        _loads(order) if order.loads else _no_loads(),
         ["    def build_connector_meta(self, scheduler_output):", "        return KVConnectorMetadata()"],
         _request_finished(order, watched),
-        *([_over()] if order.reports_due or reports_all else []),
+        *([_over(order)] if order.reports_due or reports_all else []),
         *([_ends()] if order.separate_ends else []),
+        *([[*again_lines(), *(["        self.loaded.discard(name)"] if order.loads else [])]] if order.reuses else []),
         ["    # What follows belongs to the workers, and there are none."],
         ["    def start_load_kv(self, forward_context, **kwargs): ..."],
         ["    def wait_for_layer_load(self, layer_name): ..."],
@@ -36,15 +38,18 @@ def _start(order: Order, watched: frozenset[str]) -> list[str]:
         "        super().__init__(vllm_config, role, kv_cache_config)",
         '        self.running = {}  # ("load", "A") -> block ids',
         *(["        self.loaded = set()"] if order.loads else []),
+        *(["        self.answers = {}  # to lookups, where they are not the usual ones"] if order.lookups else []),
         *(["        self.finished = []"] if "finished" in watched else []),
         *(["        self.handed_over = {}"] if "handed_over" in watched else []),
     ]
 
 
-def _loads() -> list[str]:
+def _loads(order: Order) -> list[str]:
+    changed = ["        if name in self.answers:", "            return self.answers[name]"] if order.lookups else []
     return [
         "    def get_num_new_matched_tokens(self, request, num_computed_tokens):",
         "        name = request.request_id",
+        *changed,
         "        if name not in LOADS or name in self.loaded:",
         "            return 0, False",
         "        offered = max(0, len(PROMPTS[name]) * BLOCK_SIZE - num_computed_tokens)",
@@ -89,14 +94,14 @@ def _request_finished(order: Order, watched: frozenset[str]) -> list[str]:
     return [*lines, '        self.running["save", name] = list(block_ids)', f"        return {claimed}, None"]
 
 
-def _over() -> list[str]:
+def _over(order: Order) -> list[str]:
     return [
         "    def over(self, kind, *names):",
         '        """These transfers are over: the names of those that ran, to be reported."""',
         "        ran = [name for name in names if (kind, name) in self.running]",
         "        for name in ran:",
         "            del self.running[kind, name]",
-        "        return ran",
+        "        return [name[-1] for name in ran]" if order.reuses else "        return ran",
     ]
 
 

@@ -150,13 +150,23 @@ def make_config(scope: Scope) -> Any:
     One for all scopes that need the same: vLLM's configuration is not changed by a scheduler.
     """
     return _make_config(
-        scope.scheduling == "async", scope.block_size, scope.prefix_sharing, scope.token_budget, bool(scope.priorities)
+        scope.scheduling == "async",
+        scope.block_size,
+        scope.prefix_sharing,
+        scope.token_budget,
+        bool(scope.priorities),
+        scope.max_requests or len(REQUEST_NAMES),
     )
 
 
 @cache
 def _make_config(
-    async_scheduling: bool, block_size: int, prefix_caching: bool, token_budget: int, by_priority: bool
+    async_scheduling: bool,
+    block_size: int,
+    prefix_caching: bool,
+    token_budget: int,
+    by_priority: bool,
+    max_requests: int,
 ) -> Any:
     import_vllm()
     from vllm.config import (
@@ -176,7 +186,7 @@ def _make_config(
         device_config=DeviceConfig("cpu"),
         cache_config=CacheConfig(block_size=block_size, enable_prefix_caching=prefix_caching),
         scheduler_config=SchedulerConfig(
-            max_num_seqs=len(REQUEST_NAMES),
+            max_num_seqs=max_requests,
             max_num_batched_tokens=2048,
             max_num_scheduled_tokens=token_budget or None,
             max_model_len=2048,

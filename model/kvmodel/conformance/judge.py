@@ -9,6 +9,7 @@ from kvmodel.conformance.abstraction import Abstraction
 from kvmodel.conformance.divergence import Divergence, Kind, differences, nearest_move, without_names
 from kvmodel.conformance.explanation import REPORTS, Item, Name, Part, explained
 from kvmodel.contract import Contract
+from kvmodel.errors import KvraceError
 from kvmodel.events import Lose, TransferEnds, Update
 from kvmodel.port import Observation
 from kvmodel.relation.finite import NO_CRASH, FiniteInstance, Move
@@ -48,9 +49,13 @@ class _Stop(NamedTuple):
 
 
 class Judge:
-    """The relation with one completion policy, for one scope and contract. Raises KvraceError for an unknown policy."""
+    """The relation with one completion policy, for one scope and contract. Raises KvraceError for an unknown policy, and for a
+    scope with events that the relation does not have."""
 
     def __init__(self, policy: str, scope: Scope, contract: Contract) -> None:
+        if scope.lifecycle:
+            words = ", ".join(word.replace("_", " ") for word in scope.lifecycle)
+            raise KvraceError(f"the specification has no {words}: leave out conformance, or that of the scope")
         model = Model(policy_named(policy), contract)
         self.policy, self.scope, self.contract = policy, scope, contract
         self._reclaims = model.policy.reclaims

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 
 from kvmodel.contract import Contract
-from kvmodel.events import Direction, ReportKind
+from kvmodel.events import ContractKind, Direction
 from kvmodel.relation.connector import REPORT_GUARDS
 from kvmodel.relation.lifecycle import answer_guards
 from kvmodel.relation.terms import (
@@ -76,7 +76,7 @@ def _all(readings: list[Guard]) -> Guard:
 
 
 @cache
-def may_report(kind: ReportKind) -> Guard:
+def may_report(kind: ContractKind) -> Guard:
     """The connector's guards of a report of this kind."""
     return _reading(conjunction(guard.formula for guard in REPORT_GUARDS[kind]))
 
