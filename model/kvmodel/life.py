@@ -59,8 +59,13 @@ def _free_again(world: World, scope: Scope) -> list[str]:
     return [
         name
         for name, request in zip(scope.names, world.requests, strict=True)
-        if request.stage == Stage.OVER and name not in world.again
+        if request.stage == Stage.OVER and name not in world.again and not _told_early(world, name)
     ]
+
+
+def _told_early(world: World, name: str) -> bool:
+    """Whether a transfer was reported although it runs: its end is told apart from that of another only while the id is one."""
+    return any(t.told and t.request == name for t in world.transfers)
 
 
 def life_refusal(world: World, scope: Scope, event: Event) -> str | None:

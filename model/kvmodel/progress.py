@@ -7,10 +7,10 @@ may go on for ever is for :mod:`kvmodel.fairness` to say.
 
 from __future__ import annotations
 
-from kvmodel.events import DIRECTIONS, Event, Report, ReportKind, Resume, Schedule, TransferEnds, Update
+from kvmodel.events import DIRECTIONS, Event, Resume, Schedule, TransferEnds, Update
 from kvmodel.port import Observation
 from kvmodel.scope import Scope
-from kvmodel.world import Stage, Transfer, World
+from kvmodel.world import Stage, World
 
 EVERY_TRANSFER = -1
 """All bits set: the transfers that wait along no event at all, to be intersected with :func:`unreported`."""
@@ -45,11 +45,11 @@ def unreported(world: World, scope: Scope, event: Event) -> int:
     """The transfers that run before ``event`` and are not reported by it, as a set of bits: two for each request of the scope,
     two more for the earlier request of its id, and one for a pause, which waits to be over as well."""
     reports = event.reports if isinstance(event, Update) else ()
+    told = {(report.direction, report.request, report.kind == "earlier") for report in reports}
     bits = 0
-    kinds: tuple[tuple[ReportKind, tuple[Transfer, ...]], ...] = (("due", world.transfers), ("earlier", world.earlier))
-    for place, (kind, transfers) in enumerate(kinds):
+    for place, transfers in enumerate((world.transfers, world.earlier)):
         for transfer in transfers:
-            if Report(transfer.direction, transfer.request, kind) not in reports:
+            if (transfer.direction, transfer.request, bool(place)) not in told:
                 number = place * len(scope.names) + scope.names.index(transfer.request)
                 bits |= 1 << 2 * number + DIRECTIONS.index(transfer.direction)
     if world.paused and not isinstance(event, Resume):
@@ -65,6 +65,6 @@ def stuck_message(scope: Scope, world: World, seen: Observation) -> str:
             return f"left alone, {name} is never over: it stays {phases.get(name, 'unknown to the scheduler')}"
     if world.unreported:
         transfer = world.unreported[0]
-        return f"left alone, the {transfer.direction} of {transfer.request} is never reported"
+        return f"left alone, the {transfer.label} is never reported"
     left = ", ".join(f"{name} is {phase}" for name, phase in seen.phases)
     return f"everything is over and the engine never goes idle{': ' + left if left else ''}"

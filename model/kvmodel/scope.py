@@ -36,7 +36,7 @@ LIFECYCLE: dict[str, str] = {
     "lookup": "the connector may say of a load that it cannot tell yet, or that there is none",
 }
 """Events of the engine's and the client's life that a scope may have, and what each means."""
-SWITCHES = ("prefix_sharing", "early_stop", "separate_ends", "engine_order")
+SWITCHES = ("prefix_sharing", "early_stop", "separate_ends", "engine_order", "loads_again")
 """The fields of a Scope that are true or false."""
 _LISTS: dict[str, tuple[type, str]] = {
     "requests": (str, "kinds"),
@@ -52,11 +52,14 @@ _LIMITS = {
     "output_tokens": (1, 64),
     "token_budget": (1, 2048),
     "max_requests": (1, 26),
+    "ranks": (1, 9),
+    "ranks_reporting": (1, 9),
 }
-_UNSET = ("blocks", "token_budget", "max_requests")
-"""Here 0 means that nothing was asked for: just enough blocks, no budget, and room for every request."""
-_LEFT_OUT = ("lifecycle", "max_requests")
-"""Fields that a table of the scope has only where they are set."""
+_UNSET = ("blocks", "token_budget", "ranks_reporting", "max_requests")
+"""Here 0 means that nothing was asked for: enough blocks, no budget, a report from every rank, and room for all to run."""
+LATER_FIELDS = ("loads_again", "ranks", "ranks_reporting", "max_requests", "lifecycle")
+"""Fields that came after traces and results were written: left out there while they have their default."""
+_MISSING = object()
 _MOST_LOOKUPS = 4
 _PROMPT = re.compile(r"[a-z]{1,16}")
 _PRIORITIES = (0, 9)
@@ -96,6 +99,12 @@ class Scope:
     """Which of :data:`LIFECYCLE` may happen, in that order."""
     max_requests: int = 0
     """How many requests may run at a time (vLLM ``max_num_seqs``); 0: all of them."""
+    loads_again: bool = False
+    """A request that was preempted may load again; else each loads once."""
+    ranks: int = 1
+    """How many workers move the blocks. With more than one, each ends and reports its part of every transfer by itself."""
+    ranks_reporting: int = 0
+    """How many of them take part in a transfer, the first ones; the connector says so (``get_finished_count``). 0: all."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.requests) <= len(REQUEST_NAMES):
@@ -110,6 +119,10 @@ class Scope:
             if not low <= given <= high and not (name in _UNSET and given == 0):
                 raise KvraceError(f"{name.replace('_', ' ')}: {quoted(given)} is outside {low} to {high}")
         self._check_each()
+        if self.ranks_reporting > self.ranks or (self.ranks == 1 and self.ranks_reporting):
+            raise KvraceError(
+                f"ranks reporting: {self.ranks_reporting} of {self.ranks}; leave it out for a report of each"
+            )
         needed = [self.blocks_needed(index) for index in range(len(self.requests))]
         if self.blocks == 0:
             object.__setattr__(self, "blocks", sum(needed))
@@ -148,9 +161,9 @@ class Scope:
             if word not in LIFECYCLE:
                 raise KvraceError(f"unknown event of the engine's life {quoted(word)}: use {', '.join(LIFECYCLE)}")
         object.__setattr__(self, "lifecycle", tuple(word for word in LIFECYCLE if word in self.lifecycle))
-        if "reuse" in self.lifecycle and self.separate_ends:
+        if "reuse" in self.lifecycle and (self.separate_ends or self.ranks > 1):
             raise KvraceError(
-                "reuse and separate ends exclude each other: a transfer of an earlier request ends with its report"
+                "reuse goes with one rank and without separate ends: a transfer of an earlier request ends with its report"
             )
 
         if "lookup" in self.lifecycle and sum(map(self.loads, range(len(self.requests)))) > _MOST_LOOKUPS:
@@ -165,6 +178,11 @@ class Scope:
     def steps_in_flight(self) -> int:
         """How many steps may be dispatched at a time (vLLM ``VllmConfig.max_concurrent_batches``)."""
         return STEPS_IN_FLIGHT[self.scheduling]
+
+    @property
+    def rank_numbers(self) -> tuple[int, ...]:
+        """The ranks that take part in a transfer, from 1 on; a rank that is alone has the number 0."""
+        return (0,) if self.ranks == 1 else tuple(range(1, (self.ranks_reporting or self.ranks) + 1))
 
     def prompt_blocks_of(self, index: int) -> int:
         """Full blocks in the prompt of request number ``index``: what a load fills."""
@@ -199,6 +217,10 @@ class Scope:
             parts.append(f"{self.token_budget} token{'s' if self.token_budget > 1 else ''} a step")
         if self.priorities:
             parts.append(f"priorities {','.join(map(str, self.priorities))}")
+        if self.ranks > 1:
+            parts.append(
+                f"{self.ranks} ranks" + (f", {self.ranks_reporting} reporting" if self.ranks_reporting else "")
+            )
         if self.max_requests:
             parts.append(f"{self.max_requests} running at a time")
         switches = [name for name in SWITCHES if getattr(self, name)]
@@ -206,9 +228,9 @@ class Scope:
         return " · ".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
-        lists = {name: list(getattr(self, name)) for name in _LISTS}
-        data = {**asdict(self), **lists}
-        return {name: value for name, value in data.items() if value or name not in _LEFT_OUT}
+        defaults = {field.name: field.default for field in fields(self) if field.name in LATER_FIELDS}
+        data = {name: value for name, value in asdict(self).items() if value != defaults.get(name, _MISSING)}
+        return {name: list(value) if name in _LISTS else value for name, value in data.items()}
 
     @classmethod
     def from_dict(cls, data: Any) -> Scope:

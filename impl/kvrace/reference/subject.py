@@ -57,6 +57,8 @@ class ReferenceSubject:
             raise UnknownSubject(
                 "of the engine's life the reference scheduler knows abort_all only; such a scope is for vLLM (--subject vllm)"
             )
+        if scope.ranks > 1:
+            raise UnknownSubject("the reference scheduler has one rank; several ranks are for vLLM (--subject vllm)")
         self.scope = scope
         self.records = False
         self._policy_name, self._mutant = policy, mutant

@@ -17,6 +17,7 @@ from kvmodel.events import (
     Lose,
     Pause,
     Report,
+    ReportKind,
     Reset,
     Resume,
     Schedule,
@@ -26,6 +27,14 @@ from kvmodel.events import (
 from kvmodel.playback import Frame
 from kvmodel.port import ResetAnswer
 
+_HOW: dict[ReportKind, str] = {
+    "due": "done",
+    "duplicate": "done again",
+    "unsolicited": "done (unasked)",
+    "late": "done (too early)",
+    "expired": "time is up",
+    "earlier": "done (the earlier)",
+}
 Place = Literal["free", "kept", "owned"]
 Touch = Literal["load", "save", "step"]
 TOUCH_SIGNS: dict[Touch, str] = {"load": "↓", "save": "↑", "step": "•"}
@@ -35,6 +44,7 @@ CELL_MEANINGS = {
     "kept": "kept: held back until a dispatched step is over",
     "↓": "↓A: the load of A writes here",
     "↑": "↑A: the save of A reads here",
+    "@": "A@2: the part of rank 2",
     "•": "•A: a dispatched step works here for A",
     "≡": "≡: offered by the prefix cache",
 }
@@ -98,6 +108,11 @@ class BlockState:
     def __str__(self) -> str:
         touches = "".join(TOUCH_SIGNS[kind] + name for kind, name in self.touches)
         return self.holder + (CACHED_SIGN if self.cached else "") + (f" {touches}" if touches else "")
+
+
+def at_rank(name: str, rank: int) -> str:
+    """A request's name, and whose part of its transfer is meant: ``A@2``."""
+    return f"{name}@{rank}" if rank else name
 
 
 def rows_of(frames: Sequence[Frame], loop_start: int | None = None) -> list[Row]:
@@ -166,31 +181,26 @@ def _connector(before: Frame, frame: Frame) -> str:
             words += _reported(reports)
         case Schedule(later, missing):
             words += [*(f"load {name} later" for name in later), *(f"no load {name}" for name in missing)]
-        case TransferEnds(name, direction):
-            words.append(f"{direction} {name} ends")
-        case Lose(name, direction):
-            words.append(f"{direction} {name} lost")
+        case TransferEnds(name, direction, rank):
+            words.append(f"{direction} {at_rank(name, rank)} ends")
+        case Lose(name, direction, rank):
+            words.append(f"{direction} {at_rank(name, rank)} lost")
     return ", ".join([*words, *starts(before, frame)])
 
 
 def starts(before: Frame, frame: Frame) -> list[str]:
     """The transfers that the event made begin."""
     known = {(t.request, t.direction, t.blocks) for t in before.world.unreported}
-    return [
+    begun = [
         f"{transfer.direction} {transfer.request} starts" + ("" if transfer.claimed else " (hidden)")
         for transfer in frame.world.transfers
         if (transfer.request, transfer.direction, transfer.blocks) not in known
     ]
+    return list(dict.fromkeys(begun))  # all ranks at once
 
 
 def _reported(reports: Iterable[Report]) -> list[str]:
-    how = {
-        "due": "done",
-        "duplicate": "done again",
-        "unsolicited": "done (unasked)",
-        "earlier": "done (the earlier)",
-    }
-    return [f"{report.direction} {report.request} {how[report.kind]}" for report in reports]
+    return [f"{report.direction} {at_rank(report.request, report.rank)} {_HOW[report.kind]}" for report in reports]
 
 
 def block_states(frame: Frame) -> dict[int, BlockState]:
@@ -211,6 +221,6 @@ def _block_state(frame: Frame, block: int, count: int) -> BlockState:
 def _touches(frame: Frame, block: int) -> Iterator[tuple[Touch, str]]:
     for transfer in frame.world.unreported:
         if not transfer.over and block in transfer.blocks:
-            yield transfer.direction, transfer.request
+            yield transfer.direction, at_rank(transfer.request, transfer.rank)
     for name in sorted({a.request for step in frame.world.steps for a in step.accesses if block in a.blocks}):
         yield "step", name
