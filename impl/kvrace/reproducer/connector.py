@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvrace.reproducer.life import again_lines
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece
+from kvrace.reproducer.ranks import rank_methods
 
 _BASE = "vllm.distributed.kv_transfer.kv_connector.v1.base"
 
@@ -16,9 +17,7 @@ def connector_piece(order: Order, watched: frozenset[str], reports_all: bool) ->
         _loads(order) if order.loads else _no_loads(),
         ["    def build_connector_meta(self, scheduler_output):", "        return KVConnectorMetadata()"],
         _request_finished(order, watched),
-        *([_over(order)] if order.reports_due or reports_all else []),
-        *([_ends()] if order.separate_ends else []),
-        *([[*again_lines(), *(["        self.loaded.discard(name)"] if order.loads else [])]] if order.reuses else []),
+        *_life(order, reports_all),
         ["    # What follows belongs to the workers, and there are none."],
         ["    def start_load_kv(self, forward_context, **kwargs): ..."],
         ["    def wait_for_layer_load(self, layer_name): ..."],
@@ -29,6 +28,18 @@ def connector_piece(order: Order, watched: frozenset[str], reports_all: bool) ->
     return Piece(code, (f"{_BASE}:KVConnectorBase_V1", f"{_BASE}:KVConnectorMetadata"))
 
 
+def _life(order: Order, reports_all: bool) -> list[list[str]]:
+    """What ends and reports transfers."""
+    if order.scope.ranks > 1:
+        return rank_methods(order)
+    return [
+        *([_over(order)] if order.reports_due or order.early or reports_all else []),
+        *([_too_early()] if order.early else []),
+        *([_ends()] if order.scope.separate_ends and order.separate_ends else []),
+        *([again_lines(order)] if order.reuses else []),
+    ]
+
+
 def _start(order: Order, watched: frozenset[str]) -> list[str]:
     return [
         "class StubConnector(KVConnectorBase_V1):",
@@ -37,20 +48,35 @@ def _start(order: Order, watched: frozenset[str]) -> list[str]:
         "    def __init__(self, vllm_config, role, kv_cache_config=None):",
         "        super().__init__(vllm_config, role, kv_cache_config)",
         '        self.running = {}  # ("load", "A") -> block ids',
-        *(["        self.loaded = set()"] if order.loads else []),
+        *(["        self.loaded = set()"] if order.loads and not order.scope.loads_again else []),
         *(["        self.answers = {}  # to lookups, where they are not the usual ones"] if order.lookups else []),
+        *(
+            ["        self.told = set()  # reported, and still running"]
+            if order.early and order.scope.ranks == 1
+            else []
+        ),
+        *(["        self.touching = {}", "        self.owed = {}"] if order.scope.ranks > 1 else []),
         *(["        self.finished = []"] if "finished" in watched else []),
         *(["        self.handed_over = {}"] if "handed_over" in watched else []),
     ]
 
 
+def _runs(order: Order, kind: str, blocks: str) -> str:
+    """The statement that begins a transfer."""
+    if order.scope.ranks > 1:
+        return f'self.starts("{kind}", name, {blocks})'
+    return f'self.running["{kind}", name] = {blocks}'
+
+
 def _loads(order: Order) -> list[str]:
+    again = order.scope.loads_again
+    done = '("load", name) in self.running' if again else "name in self.loaded"
     changed = ["        if name in self.answers:", "            return self.answers[name]"] if order.lookups else []
     return [
         "    def get_num_new_matched_tokens(self, request, num_computed_tokens):",
         "        name = request.request_id",
         *changed,
-        "        if name not in LOADS or name in self.loaded:",
+        f"        if name not in LOADS or {done}:",
         "            return 0, False",
         "        offered = max(0, len(PROMPTS[name]) * BLOCK_SIZE - num_computed_tokens)",
         "        return offered, offered > 0",
@@ -60,8 +86,8 @@ def _loads(order: Order) -> list[str]:
         "            name = request.request_id",
         "            last = len(PROMPTS[name])",
         "            first = last - num_external_tokens // BLOCK_SIZE",
-        "            self.loaded.add(name)",
-        '            self.running["load", name] = blocks.get_block_ids()[0][first:last]',
+        *([] if again else ["            self.loaded.add(name)"]),
+        f"            {_runs(order, 'load', 'blocks.get_block_ids()[0][first:last]')}",
     ]
 
 
@@ -91,17 +117,29 @@ def _request_finished(order: Order, watched: frozenset[str]) -> list[str]:
             "            return False, None  # never two transfers of one request at a time",
         ]
     claimed = "name not in UNCLAIMED" if order.unclaimed else "True"
-    return [*lines, '        self.running["save", name] = list(block_ids)', f"        return {claimed}, None"]
+    return [*lines, f"        {_runs(order, 'save', 'list(block_ids)')}", f"        return {claimed}, None"]
 
 
 def _over(order: Order) -> list[str]:
+    name = "name[-1]" if order.reuses else "name"
+    untold = " if (kind, name) not in self.told" if order.early else ""
+    ran = f"[{name} for name in ran{untold}]" if order.early or order.reuses else "ran"
     return [
         "    def over(self, kind, *names):",
         '        """These transfers are over: the names of those that ran, to be reported."""',
         "        ran = [name for name in names if (kind, name) in self.running]",
         "        for name in ran:",
         "            del self.running[kind, name]",
-        "        return [name[-1] for name in ran]" if order.reuses else "        return ran",
+        f"        return {ran}",
+    ]
+
+
+def _too_early() -> list[str]:
+    return [
+        "    def too_early(self, kind, *names):",
+        '        """These are reported although they run on, or have not begun."""',
+        "        self.told.update((kind, name) for name in names if (kind, name) in self.running)",
+        "        return names",
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvmodel.events import AbortAll, AddAgain, Event, Pause, Report, Reset, Resume, Schedule
 from kvmodel.life import LifeEvent
+from kvrace.render.rows import at_rank
 from kvrace.reproducer.order import Call, Order
 from kvrace.reproducer.text import quoted
 
@@ -15,6 +16,11 @@ _STATES = {"new": "PAUSED_NEW", "all": "PAUSED_ALL"}
 def is_over(report: Report) -> bool:
     """Whether the report is that of a transfer which ran."""
     return report.kind in ("due", "earlier")
+
+
+def name_of_transfer(report: Report) -> str:
+    """The request in the generated connector whose transfer is reported."""
+    return (EARLIER if report.kind == "earlier" else "") + at_rank(report.request, report.rank)
 
 
 def life_words(event: LifeEvent) -> str:
@@ -66,7 +72,7 @@ def resumed(order: Order) -> tuple[str, ...]:
     return ("scheduler.set_pause_state(PauseState.UNPAUSED)",) if order.paused else ()
 
 
-def again_lines() -> list[str]:
+def again_lines(order: Order) -> list[str]:
     """The method of the connector that tells the transfers of the first request with an id from those of the second."""
     return [
         "    def again(self, name):",
@@ -74,4 +80,5 @@ def again_lines() -> list[str]:
         '        for kind in ("load", "save"):',
         "            if (kind, name) in self.running:",
         f'                self.running[kind, f"{EARLIER}{{name}}"] = self.running.pop((kind, name))',
+        *(["        self.loaded.discard(name)"] if order.loads and not order.scope.loads_again else []),
     ]
