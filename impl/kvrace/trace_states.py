@@ -6,18 +6,19 @@ Every field of a frame is recorded, so that any picture of the order can be draw
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import itf_py
 
-from kvmodel.contract import MEANINGS
+from kvmodel.contract import ALL_MEANINGS
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.events import DIRECTIONS, Event, parse_event
 from kvmodel.playback import Frame
 from kvmodel.port import Crash, DispatchedStep, Handover, LoadStarted, Observation, Response, ScheduledRequest
 from kvmodel.properties import PROPERTY_NAMES, Finding
 from kvmodel.scope import Scope
-from kvmodel.world import Access, RequestState, Stage, Step, Transfer, World
+from kvmodel.world import LATER_FIELDS, Access, RequestState, Stage, Step, Transfer, World
 from kvrace.shapes import Reader, at_most_one, flag, number, one_of, pairs, record, recordable, sequence, set_of, text
 
 MAX_TEXT = 1000
@@ -78,9 +79,18 @@ def _plain(value: Any) -> Any:
         return recordable(value, MAX_TEXT)
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_plain(entry) for entry in value))
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return _record(value)
     return [_plain(entry) for entry in value] if isinstance(value, tuple) else value
+
+
+def _record(value: Any) -> SimpleNamespace:
+    """A named tuple as ITF has it, without later fields that have their default."""
+    defaults = {name: default for name, default in value._field_defaults.items() if name in LATER_FIELDS}
+    written = {
+        name: entry for name, entry in value._asdict().items() if name not in defaults or entry != defaults[name]
+    }
+    return SimpleNamespace(**{name: _plain(entry) for name, entry in written.items()})
 
 
 class StatesReader:
@@ -147,6 +157,8 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
         dismissals=few,
         repeatable=sequence(direction, 4),
         unsolicited_sent=flag,
+        lease_over=flag,
+        optional=LATER_FIELDS,
     )
     return {
         "event": _event,
@@ -175,11 +187,22 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
             record(Step, accesses=sequence(access, _MAX_ENTRIES), samples=names, cleanup=flag), scope.steps_in_flight
         ),
         "transfers": sequence(
-            record(Transfer, request=name, direction=direction, blocks=blocks, wait=tokens, over=flag, claimed=flag),
-            2 * len(scope.requests),
+            record(
+                Transfer,
+                request=name,
+                direction=direction,
+                blocks=blocks,
+                wait=tokens,
+                over=flag,
+                claimed=flag,
+                rank=number(0, scope.ranks),
+                told=one_of({kind: kind for kind in ("late", "expired")}),
+                optional=LATER_FIELDS,
+            ),
+            2 * len(scope.requests) * len(scope.rank_numbers),
         ),
         "settled": flag,
-        "deviations": sequence(one_of({contract: contract for contract in MEANINGS}), len(MEANINGS)),
+        "deviations": sequence(one_of({contract: contract for contract in ALL_MEANINGS}), len(ALL_MEANINGS)),
         "findings": sequence(
             record(
                 Finding,

@@ -87,7 +87,7 @@ def _overwrites(access: Access, t: Transition) -> Broken | None:
     for transfer in t.after.transfers:
         hit = tuple(block for block in access.written if block in transfer.blocks)
         if hit and not transfer.over and transfer.request != access.request:
-            what = f"the {transfer.direction} of {transfer.request} still runs there"
+            what = f"the {transfer.label} still runs there"
             message = f"a step writes {_blocks(hit)} for {access.request} while {what}"
             return Broken(message, f"under a {transfer.direction}", hit)
     for owner, blocks in () if t.scope.prefix_sharing else t.seen.owned:
@@ -108,7 +108,7 @@ def _nobodys(blocks: Iterable[int], t: Transition) -> tuple[int, ...]:
 def _on_nobodys_blocks(t: Transition) -> Broken | None:
     for transfer in t.after.transfers:
         if null := _nobodys(transfer.blocks, t):
-            what = f"the {transfer.direction} of {transfer.request} works on {_blocks(null)}"
+            what = f"the {transfer.label} works on {_blocks(null)}"
             return Broken(f"{what}, which nobody can own", "nobody's", null)
     for access in t.after.steps[-1].accesses if t.response.step is not None else ():
         if null := _nobodys(access.blocks, t):
@@ -127,9 +127,7 @@ def no_use_after_free(t: Transition) -> Broken | None:
             lost, where = _taken_from(transfer, t.seen, free)
             if lost:
                 verb = "writes there" if transfer.direction == "load" else "reads there"
-                message = (
-                    f"{_blocks(lost, 'is')} {where} while the {transfer.direction} of {transfer.request} still {verb}"
-                )
+                message = f"{_blocks(lost, 'is')} {where} while the {transfer.label} still {verb}"
                 return Broken(message, f"under a {transfer.direction}", tuple(lost))
     if t.response.step is not None:
         for access in t.after.steps[-1].accesses:
@@ -186,7 +184,7 @@ def no_stuck(t: Transition) -> Broken | None:
             return Broken(f"the engine goes idle while {name} is not over")
     for transfer in t.after.transfers:
         if transfer.claimed:
-            return Broken(f"the engine goes idle while the {transfer.direction} of {transfer.request} is not reported")
+            return Broken(f"the engine goes idle while the {transfer.label} is not reported")
     return None
 
 

@@ -146,15 +146,31 @@ class Capture(NamedTuple):
     exact_blocks: bool
 
 
+class AppliedPatch(NamedTuple):
+    """A diff that a scheduler was changed with: the name of its file, and the beginning of the SHA-256 of what is in it."""
+
+    file: str
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.file} ({self.digest})"
+
+
 class Identity(NamedTuple):
     """Who was checked: printed beside every verdict."""
 
     name: str
     version: str
     scheduler: str
+    patch: AppliedPatch | None = None
+
+    @property
+    def release(self) -> str:
+        """The version, and what it was patched with."""
+        return self.version if self.patch is None else f"{self.version} + {self.patch}"
 
     def __str__(self) -> str:
-        return f"{self.name} {self.version} {self.scheduler}".replace("  ", " ")
+        return f"{self.name} {self.release} {self.scheduler}".replace("  ", " ")
 
 
 class Subject(Protocol):

@@ -27,7 +27,7 @@ REQUEST_NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NAMES = tuple(tuple(REQUEST_NAMES[:size]) for size in range(len(REQUEST_NAMES) + 1))
 SCHEDULINGS: tuple[Scheduling, ...] = ("sync", "async")
 STEPS_IN_FLIGHT = {"sync": 1, "async": 2}
-SWITCHES = ("prefix_sharing", "early_stop", "separate_ends", "engine_order")
+SWITCHES = ("prefix_sharing", "early_stop", "separate_ends", "engine_order", "loads_again")
 """The fields of a Scope that are true or false."""
 _LISTS: dict[str, tuple[type, str]] = {
     "requests": (str, "kinds"),
@@ -41,9 +41,14 @@ _LIMITS = {
     "prompt_blocks": (1, 16),
     "output_tokens": (1, 64),
     "token_budget": (1, 2048),
+    "ranks": (1, 9),
+    "ranks_reporting": (1, 9),
 }
-_UNSET = ("blocks", "token_budget")
-"""Here 0 means that nothing was asked for: just enough blocks, and no budget."""
+_UNSET = ("blocks", "token_budget", "ranks_reporting")
+"""Here 0 means that nothing was asked for: just enough blocks, no budget, and a report from every rank."""
+LATER_FIELDS = ("loads_again", "ranks", "ranks_reporting")
+"""Fields that came after traces and results were written: left out there while they have their default."""
+_MISSING = object()
 _PROMPT = re.compile(r"[a-z]{1,16}")
 _PRIORITIES = (0, 9)
 _FIRST_TOKEN, _OTHER_TOKEN = 10, 40
@@ -78,6 +83,12 @@ class Scope:
     """Only orders that the loop of vLLM's EngineCore can make. Sync: a request comes when no step is in flight. Async: a request
     comes when fewer steps than allowed are in flight, and a step is updated when no more may be dispatched or nothing is left to
     schedule."""
+    loads_again: bool = False
+    """A request that was preempted may load again; else each loads once."""
+    ranks: int = 1
+    """How many workers move the blocks. With more than one, each ends and reports its part of every transfer by itself."""
+    ranks_reporting: int = 0
+    """How many of them take part in a transfer, the first ones; the connector says so (``get_finished_count``). 0: all."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.requests) <= len(REQUEST_NAMES):
@@ -92,6 +103,10 @@ class Scope:
             if not low <= given <= high and not (name in _UNSET and given == 0):
                 raise KvraceError(f"{name.replace('_', ' ')}: {quoted(given)} is outside {low} to {high}")
         self._check_each()
+        if self.ranks_reporting > self.ranks or (self.ranks == 1 and self.ranks_reporting):
+            raise KvraceError(
+                f"ranks reporting: {self.ranks_reporting} of {self.ranks}; leave it out for a report of each"
+            )
         needed = [self.blocks_needed(index) for index in range(len(self.requests))]
         if self.blocks == 0:
             object.__setattr__(self, "blocks", sum(needed))
@@ -134,6 +149,11 @@ class Scope:
         """How many steps may be dispatched at a time (vLLM ``VllmConfig.max_concurrent_batches``)."""
         return STEPS_IN_FLIGHT[self.scheduling]
 
+    @property
+    def rank_numbers(self) -> tuple[int, ...]:
+        """The ranks that take part in a transfer, from 1 on; a rank that is alone has the number 0."""
+        return (0,) if self.ranks == 1 else tuple(range(1, (self.ranks_reporting or self.ranks) + 1))
+
     def prompt_blocks_of(self, index: int) -> int:
         """Full blocks in the prompt of request number ``index``: what a load fills."""
         return len(self.prompts[index]) if self.prompts else self.prompt_blocks
@@ -167,12 +187,19 @@ class Scope:
             parts.append(f"{self.token_budget} token{'s' if self.token_budget > 1 else ''} a step")
         if self.priorities:
             parts.append(f"priorities {','.join(map(str, self.priorities))}")
+        if self.ranks > 1:
+            parts.append(
+                f"{self.ranks} ranks" + (f", {self.ranks_reporting} reporting" if self.ranks_reporting else "")
+            )
         parts += [name.replace("_", " ") for name in SWITCHES if getattr(self, name)]
         return " · ".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
         lists = {name: list(getattr(self, name)) for name in _LISTS}
-        return {**asdict(self), **lists}
+        defaults = {field.name: field.default for field in fields(self) if field.name in LATER_FIELDS}
+        return {
+            name: value for name, value in {**asdict(self), **lists}.items() if value != defaults.get(name, _MISSING)
+        }
 
     @classmethod
     def from_dict(cls, data: Any) -> Scope:

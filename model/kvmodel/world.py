@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 from kvmodel.events import Direction
 
+LATER_FIELDS = frozenset({"rank", "told", "lease_over"})
+"""Fields of the records below that came after traces were written: a trace leaves them out while they have their default."""
+
 
 class Stage(IntEnum):
     """A request as its client sees it."""
@@ -40,6 +43,8 @@ class RequestState(NamedTuple):
     dismissals: int = 0
     repeatable: tuple[Direction, ...] = ()
     unsolicited_sent: bool = False
+    lease_over: bool = False
+    """The time of its save was up before the save began (contract ``lease``)."""
 
 
 class Access(NamedTuple):
@@ -67,7 +72,9 @@ class Transfer(NamedTuple):
     """A transfer that has not been reported. It touches its blocks until it is ``over``.
 
     ``wait``: how many steps dispatched earlier must still be processed before a report can come; a load is announced to the
-    workers with a step, so no output of an earlier step can carry its report. ``claimed``: the scheduler was told of it.
+    workers with a step, so no output of an earlier step can carry its report. ``claimed``: the scheduler was told of it, and not
+    yet that it is over. ``rank``: whose part of the transfer this is; each rank has one of its own. ``told``: it was reported
+    although it runs, and how (contracts ``late`` and ``lease``).
     """
 
     request: str
@@ -76,6 +83,17 @@ class Transfer(NamedTuple):
     wait: int
     over: bool
     claimed: bool
+    rank: int = 0
+    told: str = ""
+
+    @property
+    def label(self) -> str:
+        """``load of A``, and whose part of it."""
+        return f"{self.direction} of {self.request}" + (f" on rank {self.rank}" if self.rank else "")
+
+    def named_by(self, request: str, direction: Direction, rank: int) -> bool:
+        """Whether an event or a report speaks of it."""
+        return (self.request, self.direction, self.rank) == (request, direction, rank)
 
 
 class World(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from kvmodel.contract import EXACTLY_ONCE, MEANINGS
+from kvmodel.contract import ALL_MEANINGS, EXACTLY_ONCE, MEANINGS
 from kvmodel.errors import KvraceError
 from kvmodel.properties import PROPERTY_NAMES
 from kvmodel.relation.policies import POLICIES
@@ -43,6 +43,17 @@ Subject = Annotated[
         help="The scheduler: vLLM's own, kvrace's reference scheduler, or your subclass of vLLM's (the current folder can be "
         f"imported); also fixed, kvrace's drop-in, and vLLM with a proposed remedy: {', '.join(POLICIES)}. "
         "Without it: vLLM where it can be imported, else the reference scheduler.",
+        callback=_not_empty,
+        rich_help_panel=_SUBJECT,
+    ),
+]
+Patch = Annotated[
+    str | None,
+    typer.Option(
+        "--patch",
+        metavar="FILE.diff",
+        help="Apply this diff of vLLM's Python files to a private copy of vLLM, and take that one. The installed one is not "
+        "touched. Code in the diff is run.",
         callback=_not_empty,
         rich_help_panel=_SUBJECT,
     ),
@@ -104,7 +115,7 @@ Contract = Annotated[
     typer.Option(
         "--contract",
         metavar="NAME[,NAME]",
-        help=f"What the connector may do: {', '.join(MEANINGS)}. 'kvrace check --list' says what each means. "
+        help=f"What the connector may do: {', '.join(ALL_MEANINGS)}. 'kvrace check --list' says what each means. "
         f"Default: {EXACTLY_ONCE}.",
         callback=_not_empty,
         rich_help_panel=_SUBJECT,

@@ -9,9 +9,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from kvmodel.events import Abort, Add, Lose, Report, Schedule, TransferEnds, Update
+from kvmodel.events import Abort, Add, Lose, Report, ReportKind, Schedule, TransferEnds, Update
 from kvmodel.playback import Frame
 
+_HOW: dict[ReportKind, str] = {
+    "due": "done",
+    "duplicate": "done again",
+    "unsolicited": "done (unasked)",
+    "late": "done (too early)",
+    "expired": "time is up",
+}
 Place = Literal["free", "kept", "owned"]
 Touch = Literal["load", "save", "step"]
 TOUCH_SIGNS: dict[Touch, str] = {"load": "↓", "save": "↑", "step": "•"}
@@ -21,6 +28,7 @@ CELL_MEANINGS = {
     "kept": "kept: held back until a dispatched step is over",
     "↓": "↓A: the load of A writes here",
     "↑": "↑A: the save of A reads here",
+    "@": "A@2: the part of rank 2",
     "•": "•A: a dispatched step works here for A",
     "≡": "≡: offered by the prefix cache",
 }
@@ -86,6 +94,11 @@ class BlockState:
         return self.holder + (CACHED_SIGN if self.cached else "") + (f" {touches}" if touches else "")
 
 
+def at_rank(name: str, rank: int) -> str:
+    """A request's name, and whose part of its transfer is meant: ``A@2``."""
+    return f"{name}@{rank}" if rank else name
+
+
 def rows_of(frames: Sequence[Frame], loop_start: int | None = None) -> list[Row]:
     """One row for each event of a playback. The events after ``loop_start`` repeat for ever, and their numbers say so."""
     return [_row(frames, index, loop_start) for index in range(1, len(frames))]
@@ -140,26 +153,26 @@ def _connector(before: Frame, frame: Frame) -> str:
     match frame.event:
         case Update(reports):
             words += _reported(reports)
-        case TransferEnds(name, direction):
-            words.append(f"{direction} {name} ends")
-        case Lose(name, direction):
-            words.append(f"{direction} {name} lost")
+        case TransferEnds(name, direction, rank):
+            words.append(f"{direction} {at_rank(name, rank)} ends")
+        case Lose(name, direction, rank):
+            words.append(f"{direction} {at_rank(name, rank)} lost")
     return ", ".join([*words, *starts(before, frame)])
 
 
 def starts(before: Frame, frame: Frame) -> list[str]:
     """The transfers that the event made begin."""
     known = {(t.request, t.direction, t.blocks) for t in before.world.transfers}
-    return [
+    begun = [
         f"{transfer.direction} {transfer.request} starts" + ("" if transfer.claimed else " (hidden)")
         for transfer in frame.world.transfers
         if (transfer.request, transfer.direction, transfer.blocks) not in known
     ]
+    return list(dict.fromkeys(begun))  # all ranks at once
 
 
 def _reported(reports: Iterable[Report]) -> list[str]:
-    how = {"due": "done", "duplicate": "done again", "unsolicited": "done (unasked)"}
-    return [f"{report.direction} {report.request} {how[report.kind]}" for report in reports]
+    return [f"{report.direction} {at_rank(report.request, report.rank)} {_HOW[report.kind]}" for report in reports]
 
 
 def block_states(frame: Frame) -> dict[int, BlockState]:
@@ -180,6 +193,6 @@ def _block_state(frame: Frame, block: int, count: int) -> BlockState:
 def _touches(frame: Frame, block: int) -> Iterator[tuple[Touch, str]]:
     for transfer in frame.world.transfers:
         if not transfer.over and block in transfer.blocks:
-            yield transfer.direction, transfer.request
+            yield transfer.direction, at_rank(transfer.request, transfer.rank)
     for name in sorted({a.request for step in frame.world.steps for a in step.accesses if block in a.blocks}):
         yield "step", name

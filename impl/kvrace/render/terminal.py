@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 import kvrace
-from kvmodel.contract import EXACTLY_ONCE, MEANINGS, Contract
+from kvmodel.contract import ALL_MEANINGS, EXACTLY_ONCE, Contract
 from kvmodel.port import Identity
 from kvmodel.scope import NAMED_SCOPES, Scope
 from kvrace.render.conformance import conformance_line, divergence
@@ -93,7 +93,7 @@ def subject_line(identities: Iterable[Identity]) -> str:
     """One subject with its version, and its schedulers."""
     seen = list(identities)
     schedulers = " and ".join(dict.fromkeys(identity.scheduler for identity in seen))
-    return f"{f'{seen[0].name} {seen[0].version}'.strip()}: {schedulers}"
+    return f"{f'{seen[0].name} {seen[0].release}'.strip()}: {schedulers}"
 
 
 def scope_lines(name: str, scopes: Sequence[Scope]) -> list[str]:
@@ -108,7 +108,7 @@ def scope_lines(name: str, scopes: Sequence[Scope]) -> list[str]:
 def contract_lines(contract: Contract) -> list[str]:
     if not contract.names:
         return [f"{EXACTLY_ONCE}: the connector keeps every rule ('kvrace check --list' names them)"]
-    return [f"{name}: the connector may {MEANINGS[name]}" for name in str(contract).split(",")]
+    return [f"{name}: the connector may {ALL_MEANINGS[name]}" for name in str(contract).split(",")]
 
 
 def report(
@@ -266,7 +266,7 @@ def _who(identities: Sequence[Identity]) -> str:
     if first.name == "reference":
         return f"the reference scheduler {first.version} (not vLLM)"
     own = [identity.scheduler for identity in identities if ":" in identity.scheduler]
-    return f"{own[0]} with {first.name} {first.version}" if own else f"{first.name} {first.version}"
+    return f"{own[0]} with {first.name} {first.release}" if own else f"{first.name} {first.release}"
 
 
 def _stop(result: CheckResult) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from kvmodel.contract import MEANINGS, Contract
+from kvmodel.contract import ALL_MEANINGS, Contract
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.events import Schedule, Update
 from kvmodel.properties import PROPERTIES
@@ -92,7 +92,7 @@ def _depth(recorded: RecordedTrace, in_flight: int, loop: int) -> int:
 
 def _scheduler_path(recorded: RecordedTrace) -> str | None:
     """``module:Class`` of the scheduler, None for vLLM's own."""
-    name, _, scheduler = recorded.identity
+    name, scheduler = recorded.identity.name, recorded.identity.scheduler
     if not name:
         raise KvraceError(
             "the order was not recorded on a scheduler; 'kvrace replay --rewrite FILE' plays and records it"
@@ -113,12 +113,12 @@ def _scheduler_path(recorded: RecordedTrace) -> str | None:
 def _docstring(recorded: RecordedTrace) -> list[str]:
     rule = next(rule for rule in PROPERTIES if rule.name == recorded.property)
     contract = str(recorded.contract)
-    meanings = "; ".join(MEANINGS[name] for name in contract.split(","))
+    meanings = "; ".join(ALL_MEANINGS[name] for name in contract.split(","))
     lines = docstring_lines(f"{rule.name}: {recorded.message}")
     lines += ["", *docstring_lines(f"The rule: {rule.meaning} ({rule.source}).")]
     lines += [""]
     for title, text in (
-        ("Found on", f"vllm {recorded.identity.version}, {recorded.identity.scheduler}, by kvrace {recorded.kvrace}"),
+        ("Found on", f"vllm {recorded.identity.release}, {recorded.identity.scheduler}, by kvrace {recorded.kvrace}"),
         ("Scope", str(recorded.scope)),
         ("Contract", f"{contract}: {meanings}"),
         ("Blame", f"the {recorded.blame}"),

@@ -15,6 +15,7 @@ from typing import Any
 
 from kvmodel.port import UnknownSubject
 from kvmodel.scope import SCHEDULINGS, Scheduling, Scope
+from kvrace.patch.active import check_what_was_imported
 from kvrace.vllm import differences
 from kvrace.vllm.environment import import_vllm, make_config
 from kvrace.vllm.moves import MOVING
@@ -55,6 +56,7 @@ class Api:
             raise UnknownSubject(f"the adapter does not know this vLLM ({self.version}): {error}") from error
         self._check_signatures()
         self._check_fields()
+        check_what_was_imported()
 
     def _import(self) -> None:
         import vllm
