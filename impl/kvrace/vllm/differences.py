@@ -80,8 +80,8 @@ def scheduler_arguments(scheduler: Any, block_size: int) -> dict[str, Any]:
     return _those_taken(scheduler, block_size=block_size)
 
 
-def full_attention(kind: Any, **settings: Any) -> Any:
-    """Up to 0.10.2 the specification has to say that it is not one of latent attention."""
+def cache_spec(kind: Any, **settings: Any) -> Any:
+    """What a group of blocks holds. Up to 0.10.2 the specification has to say that it is not one of latent attention."""
     return kind(**settings, **_those_taken(kind, use_mla=False))
 
 
