@@ -136,6 +136,6 @@ def used_again(old: RequestState) -> RequestState:
 def after_reset(requests: list[RequestState], names: tuple[str, ...], answer: ResetAnswer) -> list[RequestState]:
     """What a preempted request had computed counts no longer; its workers hear of that with the next step."""
     return [
-        request._replace(table=(), computed=0) if name in answer.preempted else request
+        request._replace(table=(), window_table=(), computed=0) if name in answer.preempted else request
         for name, request in zip(names, requests, strict=True)
     ]

@@ -56,6 +56,10 @@ class Judge:
         if scope.lifecycle:
             words = ", ".join(word.replace("_", " ") for word in scope.lifecycle)
             raise KvraceError(f"the specification has no {words}: leave out conformance, or that of the scope")
+        if scope.window or scope.drafts:
+            raise KvraceError(
+                "the specification knows one group of blocks and no drafts: use no --conformance in such a scope"
+            )
         model = Model(policy_named(policy), contract)
         self.policy, self.scope, self.contract = policy, scope, contract
         self._reclaims = model.policy.reclaims
