@@ -26,7 +26,8 @@ ENDS = "self._free_blocks(self.requests[req_id])\n"
 HOLDS = {
     "        self.finished_recving_kv_req_ids: set[str] = set()\n": "        self.running_transfers: dict[str, int] = {}\n",
     "        delay_free_blocks |= connector_delay_free_blocks\n": (
-        "        self.running_transfers[request_id] = delay_free_blocks + connector_delay_free_blocks\n"
+        "        if transfers := delay_free_blocks + connector_delay_free_blocks:\n"
+        "            self.running_transfers[request_id] = transfers\n"
     ),
     "    def _free_blocks(self, request: Request):\n": (
         "    def _transfer_is_over(self, req_id: str):\n"
