@@ -19,6 +19,7 @@ from typing import Any
 
 from kvmodel.errors import KvraceError
 from kvmodel.scope import REQUEST_NAMES, Scope
+from kvrace.vllm.engine import Engine
 from kvrace.watchdog import describe
 
 _ENVIRONMENT = {
@@ -150,13 +151,18 @@ def make_config(scope: Scope) -> Any:
     One for all scopes that need the same: vLLM's configuration is not changed by a scheduler.
     """
     return _make_config(
-        scope.scheduling == "async", scope.block_size, scope.prefix_sharing, scope.token_budget, bool(scope.priorities)
+        scope.scheduling == "async",
+        scope.block_size,
+        scope.prefix_sharing,
+        scope.token_budget,
+        bool(scope.priorities),
+        Engine.of(scope),
     )
 
 
 @cache
 def _make_config(
-    async_scheduling: bool, block_size: int, prefix_caching: bool, token_budget: int, by_priority: bool
+    async_scheduling: bool, block_size: int, prefix_caching: bool, token_budget: int, by_priority: bool, engine: Engine
 ) -> Any:
     import_vllm()
     from vllm.config import (
@@ -167,8 +173,6 @@ def _make_config(
         SchedulerConfig,
         VllmConfig,
     )
-
-    from kvrace.vllm.connector import CONNECTOR_NAME
 
     model = ModelConfig(model=model_folder(), skip_tokenizer_init=True, dtype="float32", seed=0)
     config = VllmConfig(
@@ -185,7 +189,8 @@ def _make_config(
             async_scheduling=async_scheduling,
             policy="priority" if by_priority else "fcfs",
         ),
-        kv_transfer_config=KVTransferConfig(kv_connector=CONNECTOR_NAME, kv_role="kv_both"),
+        kv_transfer_config=KVTransferConfig(kv_connector=engine.connector, kv_role="kv_both"),
     )
     config.cache_config.block_size = block_size
+    engine.put_into(config)
     return config

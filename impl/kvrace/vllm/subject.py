@@ -153,7 +153,7 @@ class VllmSubject:
         output = self.scheduler.schedule()
         if not isinstance(output, self._api.scheduler_output):
             raise _WrongAnswer("schedule", output, "SchedulerOutput", self._places.entry("schedule"))
-        counts = output.num_scheduled_tokens
+        counts, drafts = output.num_scheduled_tokens, output.scheduled_spec_decode_tokens
         requests = self.scheduler.requests
         entries = []
         for new in output.scheduled_new_reqs:
@@ -165,9 +165,11 @@ class VllmSubject:
         scheduled = []
         for name, block_ids, replaces, before in entries:
             computed = before + counts[name]
-            blocks = tuple(block_ids[0]) if block_ids else ()
+            blocks, *other = map(tuple, block_ids or ((),))
             samples_token = computed >= requests[name].num_tokens
-            scheduled.append(ScheduledRequest(name, blocks, replaces, before, computed, samples_token))
+            window = other[0] if other else ()
+            count = len(drafts.get(name, ()))
+            scheduled.append(ScheduledRequest(name, blocks, replaces, before, computed, samples_token, window, count))
         samples = tuple(entry.request for entry in scheduled if entry.samples)
         self._steps.append((output, samples))
         preempted = tuple(sorted(getattr(output, "preempted_req_ids", None) or ()))
