@@ -168,9 +168,38 @@ def _holds_a_reference(base: type) -> type:
     return Mutated
 
 
+def _resets_without_a_word(base: type) -> type:
+    class Mutated(base):
+        def reset_prefix_cache(self, *args: Any, **kwargs: Any) -> bool:
+            return True
+
+    return Mutated
+
+
+def _preempts_nobody(base: type) -> type:
+    class Mutated(base):
+        def reset_prefix_cache(self, reset_running_requests: bool = False, *args: Any) -> bool:
+            done: bool = super().reset_prefix_cache(False, *args)
+            if reset_running_requests and not done:
+                raise RuntimeError("the prefix cache is in use")
+            return done
+
+    return Mutated
+
+
+def _stays_paused(base: type) -> type:
+    class Mutated(base):
+        def set_pause_state(self, pause_state: Any) -> None:
+            super().set_pause_state(max(pause_state, self.pause_state))
+
+    return Mutated
+
+
 _PAIR = Scope(("load", "save"))
 _PAIR_ASYNC = Scope(("load", "save"), "async")
 _SHARED = Scope(("load", "local"), prefix_sharing=True)
+_RESETS = Scope(("local", "save"), prefix_sharing=True, lifecycle=("reset_running",))
+_PAUSES = Scope(("local",), lifecycle=("pause",))
 _TIGHT = Scope(("local", "load"), "async", blocks=2)
 
 _FAULTS: dict[str, tuple[Callable[[type], type], str, str, Scope]] = {
@@ -233,6 +262,19 @@ _FAULTS: dict[str, tuple[Callable[[type], type], str, str, Scope]] = {
         "finish-once",
         _PAIR,
     ),
+    "resets-without-a-word": (
+        _resets_without_a_word,
+        "a reset of the prefix cache says that it was done, and the cache is as it was",
+        "no-premature-use",
+        _RESETS,
+    ),
+    "preempts-nobody": (
+        _preempts_nobody,
+        "a reset that is to preempt running requests is refused because of them",
+        "no-crash",
+        _RESETS,
+    ),
+    "stays-paused": (_stays_paused, "a pause is never over", "no-stuck", _PAUSES),
     "holds-a-reference": (
         _holds_a_reference,
         "a reference is taken that no request owns",
