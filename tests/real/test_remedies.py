@@ -96,7 +96,7 @@ def test_every_policy_is_a_remedy_and_a_subject() -> None:
     assert set(POLICIES) < BUILT_IN
 
 
-_FAST = ("skip", "wait_for_both")
+_FAST = ("skip",)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def _conforming(remedy: str, contract: str, scopes: list[Scope]) -> CheckResult:
 
 @pytest.mark.parametrize(
     "contract",
-    [pytest.param(name, marks=[] if name in ("exactly-once", "duplicate") else pytest.mark.slow) for name in MEANINGS],
+    [pytest.param(name, marks=[] if name == "exactly-once" else pytest.mark.slow) for name in MEANINGS],
 )
 @pytest.mark.parametrize("remedy", REMEDIES)
 def test_a_remedy_does_what_its_policy_says(remedy: str, contract: str) -> None:
