@@ -42,8 +42,8 @@ def test_tables_from_the_model_are_fresh(page) -> None:
 
 _OF_THE_STOCK_SCHEDULER = {"findings", "orders", "conformance"}
 """These tables share their runs, with each other and with the file of known orders."""
-_ROW_BY_ROW = {"fixed"}
-"""In tests/real/test_fixed.py."""
+_ROW_BY_ROW = {"fixed", "tours"}
+"""In tests/real/test_fixed.py and tests/cli/test_cli_suite.py."""
 _SECONDS = {"single": 20, "unclaimed": 60, "duplicate": 70, "unsolicited": 50, "lossy": 60, "stops": 60, "priority": 60}
 _RUNS = [*(("small", contract) for contract in MEANINGS), *((name, EXACTLY_ONCE) for name in CONFORMANCE_SCOPES[1:])]
 
