@@ -25,14 +25,14 @@ from spec.spin_table import agreement
 
 import kvrace
 from kvmodel.conformance.abstraction import READINGS
-from kvmodel.contract import EXACTLY_ONCE, MEANINGS, Contract
+from kvmodel.contract import EXACTLY_ONCE, FURTHER, MEANINGS, Contract
 from kvmodel.differences import ASPECTS
 from kvmodel.milestones import MILESTONES
 from kvmodel.properties import PROPERTIES, PROPERTY_NAMES
 from kvmodel.scope import KINDS, NAMED_SCOPES, named_scope
 from kvrace.diff import diff
 from kvrace.diffresult import DiffResult
-from kvrace.mutants import Mutant, kill_table
+from kvrace.mutants import Mutant, Row, kill_table
 from kvrace.render.suite import totals
 from kvrace.result import CheckResult, Violation
 from kvrace.subjects import choose_subject
@@ -53,6 +53,12 @@ def kinds() -> str:
 def contracts() -> str:
     return markdown_table(
         ["name", "the connector may …"], [[f"`{name}`", meaning] for name, meaning in MEANINGS.items()]
+    )
+
+
+def further_contracts() -> str:
+    return markdown_table(
+        ["name", "the connector may …"], [[f"`{name}`", meaning] for name, meaning in FURTHER.items()]
     )
 
 
@@ -223,6 +229,12 @@ def tours_row(name: str, cases: int, found: Mapping[str, Any]) -> list[str]:
     return [f"`{name}`", *figures, ratio, f"{found['cost']:,}", f"{found['bound']:,}"]
 
 
+def _conformance(row: Row) -> str:
+    if row.result.conformance is None:
+        return "not judged"
+    return row.divergence.divergence.short if row.divergence else "-"
+
+
 def _kills(mutants: list[Mutant]) -> str:
     rows = []
     for row in kill_table(mutants):
@@ -235,7 +247,7 @@ def _kills(mutants: list[Mutant]) -> str:
                 f"`{row.mutant.property}`",
                 _length(evidence) if evidence else "survived",
                 ", ".join(f"`{name}`" for name in row.also) or "-",
-                row.divergence.divergence.short if row.divergence else "-",
+                _conformance(row),
             ]
         )
     return f"{len(rows)} mutants, all killed:\n\n" + markdown_table(
@@ -258,6 +270,7 @@ def vllm_mutants() -> str:
 FROM_THE_MODEL: dict[str, Callable[[], str]] = {
     "kinds": kinds,
     "contracts": contracts,
+    "further-contracts": further_contracts,
     "properties": properties,
     "scopes": scopes,
     "milestones": milestones,

@@ -18,7 +18,7 @@ from kvmodel.playback import Frame
 from kvmodel.port import Crash, DispatchedStep, Handover, LoadStarted, Observation, Response, ScheduledRequest
 from kvmodel.properties import PROPERTY_NAMES, Finding
 from kvmodel.scope import Scope
-from kvmodel.world import LATER_FIELDS, Access, RequestState, Stage, Step, Transfer, World
+from kvmodel.world import LATER_FIELDS, Access, Drafts, RequestState, Stage, Step, Transfer, World
 from kvrace.shapes import Reader, at_most_one, flag, number, one_of, pairs, record, recordable, sequence, set_of, text
 
 MAX_TEXT = 1000
@@ -139,7 +139,16 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
     direction = one_of({direction: direction for direction in DIRECTIONS})
     few = number(0, 2)
     scheduled = record(
-        ScheduledRequest, request=name, new_blocks=blocks, replaces=flag, start=tokens, computed=tokens, samples=flag
+        ScheduledRequest,
+        request=name,
+        new_blocks=blocks,
+        replaces=flag,
+        start=tokens,
+        computed=tokens,
+        samples=flag,
+        window_blocks=blocks,
+        drafts=tokens,
+        optional=LATER_FIELDS,
     )
     access = record(Access, request=name, blocks=blocks, written=blocks, start=tokens)
     request = record(
@@ -158,6 +167,7 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
         repeatable=sequence(direction, 4),
         unsolicited_sent=flag,
         lease_over=flag,
+        window_table=blocks,
         optional=LATER_FIELDS,
     )
     return {
@@ -166,9 +176,20 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
             record(DispatchedStep, scheduled=sequence(scheduled, _MAX_ENTRIES), preempted=names, dismissed=names)
         ),
         "loads": sequence(
-            record(LoadStarted, request=name, blocks=blocks, table=blocks, computed=tokens), _MAX_ENTRIES
+            record(
+                LoadStarted,
+                request=name,
+                blocks=blocks,
+                table=blocks,
+                computed=tokens,
+                window=blocks,
+                optional=LATER_FIELDS,
+            ),
+            _MAX_ENTRIES,
         ),
-        "handovers": sequence(record(Handover, request=name, blocks=blocks), _MAX_ENTRIES),
+        "handovers": sequence(
+            record(Handover, request=name, blocks=blocks, window=blocks, optional=LATER_FIELDS), _MAX_ENTRIES
+        ),
         "notices": names,
         "crash": at_most_one(record(Crash, error=line, location=line, source=line, hang=flag)),
         "phases": pairs(word, word, _MAX_ENTRIES),
@@ -184,7 +205,15 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
         "pending": flag,
         "requests": sequence(request, len(scope.requests)),
         "steps": sequence(
-            record(Step, accesses=sequence(access, _MAX_ENTRIES), samples=names, cleanup=flag), scope.steps_in_flight
+            record(
+                Step,
+                accesses=sequence(access, _MAX_ENTRIES),
+                samples=names,
+                cleanup=flag,
+                drafts=sequence(record(Drafts, request=name, many=tokens), len(scope.requests)),
+                optional=LATER_FIELDS,
+            ),
+            scope.steps_in_flight,
         ),
         "transfers": sequence(
             record(
@@ -234,6 +263,7 @@ _FIELDS = {
         RequestState,
         Access,
         Step,
+        Drafts,
         Transfer,
         Finding,
     )

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from kvmodel.accesses import given_up, holding_kv, kv_tokens, names_kv
 from kvmodel.events import Update
 from kvmodel.port import Observation
 from kvmodel.transition import Broken, Transition
-from kvmodel.world import Access, RequestState, Stage, Transfer, World
+from kvmodel.world import Access, RequestState, Stage, Transfer
 
 
 def _blocks(blocks: Iterable[int], verb: str = "") -> str:
@@ -133,6 +134,9 @@ def no_use_after_free(t: Transition) -> Broken | None:
         for access in t.after.steps[-1].accesses:
             if broken := _overwrites(access, t):
                 return broken
+        for name, taken in given_up(t.after.steps[-1].accesses, t.seen.owned) if t.scope.window else ():
+            message = f"a step works on {_blocks(taken)} for {name}, which {name} does not own any more"
+            return Broken(message, "given up", taken)
     for load in t.response.loads:
         for other in t.before.transfers:
             hit = set(load.blocks).intersection(() if other.over else other.blocks)
@@ -207,23 +211,17 @@ def finish_once(t: Transition) -> Broken | None:
     return None
 
 
-def _kv_tokens(name: str, request: RequestState, world: World) -> int:
-    """How many tokens of a request have KV for certain: not those of steps in flight, nor of a load that is not over."""
-    if any(tr.request == name and tr.direction == "load" and not tr.over for tr in world.transfers):
-        return 0
-    starts = [access.start for step in world.steps for access in step.accesses if access.request == name]
-    return min([request.computed, *starts])
-
-
 def handover(t: Transition) -> Broken | None:
     for handover in t.response.handovers:
-        index = t.scope.names.index(handover.request)
-        request: RequestState = t.before.requests[index]
-        needed = -(-_kv_tokens(handover.request, request, t.before) // t.scope.block_size)
-        if handover.blocks != request.table[: len(handover.blocks)] or len(handover.blocks) < needed:
+        request: RequestState = t.before.requests[t.scope.names.index(handover.request)]
+        # One call too many is for finish-once to report: the table was forgotten with the first.
+        if request.finished_calls:
+            continue
+        tokens = kv_tokens(handover.request, t)
+        if not names_kv(handover, request, tokens, t.scope):
             return Broken(
-                f"request_finished({handover.request}) named {list(handover.blocks)}, and the KV of {handover.request} "
-                f"is in {list(request.table[:needed])}"
+                f"request_finished({handover.request}) named {list(handover.named)}, and the KV of {handover.request} "
+                f"is in {list(holding_kv(request, tokens, t.scope))}"
             )
     return None
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import TypeVar
 
+from kvmodel.accesses import dispatched
 from kvmodel.contract import Contract
 from kvmodel.early import EARLY, early_reports, silent, told_early
 from kvmodel.events import (
@@ -29,7 +30,7 @@ from kvmodel.port import ConnectorScript, DispatchedStep, Response
 from kvmodel.relation.connector import report_kinds
 from kvmodel.relation.in_world import may_report, may_save
 from kvmodel.scope import Scope
-from kvmodel.world import Access, RequestState, Stage, Step, Transfer, World
+from kvmodel.world import Drafts, RequestState, Stage, Step, Transfer, World
 
 Item = TypeVar("Item")
 
@@ -200,7 +201,7 @@ def connector_script(world: World, scope: Scope, contract: Contract) -> dict[str
             and may_save(contract, request.claims)(world, name, index, "save")
         )
         script[name] = ConnectorScript(
-            scope.prompt_blocks_of(index) * scope.block_size if load else 0,
+            scope.loaded_tokens_of(index) if load else 0,
             ("claimed" if request.claims else "hidden") if save else "none",
         )
     return script
@@ -231,19 +232,17 @@ class _Draft:
 
     def dispatch(self, step: DispatchedStep) -> None:
         for name in step.preempted:
-            self.change(name, table=(), computed=0)
+            self.change(name, table=(), window_table=(), computed=0)
         accesses = []
         for entry in step.scheduled:
-            old = self.request(entry.request)
-            table = entry.new_blocks if entry.replaces else old.table + entry.new_blocks
-            self.change(entry.request, table=table, computed=entry.computed, known=True)
-            touched = table[: -(-entry.computed // self.scope.block_size)]
-            written = touched[entry.start // self.scope.block_size :]
-            accesses.append(Access(entry.request, touched, written, entry.start))
+            told, access = dispatched(self.request(entry.request), entry, self.steps, self.scope)
+            self.requests[self.scope.names.index(entry.request)] = told
+            accesses.append(access)
         for name in step.dismissed:
             self.change(name, dismissals=min(2, self.request(name).dismissals + 1), known=False)
         samples = tuple(sorted(entry.request for entry in step.scheduled if entry.samples))
-        self.steps = (*self.steps, Step(tuple(sorted(accesses)), samples, self.before.quiescent))
+        drafts = tuple(sorted(Drafts(entry.request, entry.drafts) for entry in step.scheduled if entry.drafts))
+        self.steps = (*self.steps, Step(tuple(sorted(accesses)), samples, self.before.quiescent, drafts))
 
     def end(self, of: Report | TransferEnds | Lose) -> None:
         """The transfer is over, and nothing more is to be said of it."""
@@ -287,17 +286,18 @@ class _Draft:
 
     def absorb(self, response: Response, script: dict[str, ConnectorScript]) -> None:
         for load in response.loads:
-            self.change(load.request, load_started=True, table=load.table, computed=load.computed)
+            told = {"table": load.table, "window_table": load.window, "computed": load.computed}
+            self.change(load.request, load_started=True, **told)
             self.start(load.request, "load", load.blocks, len(self.before.steps), claimed=True)
         for handover in response.handovers:
             name = handover.request
             # What the workers were told of the request matters no longer: forgetting it merges states.
             calls = min(2, self.request(name).finished_calls + 1)
-            self.change(name, finished_calls=calls, table=(), computed=0)
+            self.change(name, finished_calls=calls, table=(), window_table=(), computed=0)
             answer = script[name].save
             if answer != "none" and handover.blocks and not self.request(name).save_started:
                 self.change(name, save_started=True)
-                self.start(name, "save", handover.blocks, 0, claimed=answer == "claimed")
+                self.start(name, "save", handover.named, 0, claimed=answer == "claimed")
                 if answer == "hidden":
                     self.deviations.add("unclaimed")
         for name in response.notices:

@@ -19,6 +19,8 @@ from typing import Any
 
 from kvmodel.errors import KvraceError
 from kvmodel.scope import REQUEST_NAMES, Scope
+from kvrace.vllm import differences
+from kvrace.vllm.engine import Engine
 from kvrace.watchdog import describe
 
 _ENVIRONMENT = {
@@ -57,6 +59,8 @@ def import_vllm() -> str:
         os.environ.setdefault(name, value)
     try:
         import vllm
+
+        differences.allow_known_names()
     except KeyboardInterrupt:
         raise
     except ModuleNotFoundError as error:
@@ -150,13 +154,18 @@ def make_config(scope: Scope) -> Any:
     One for all scopes that need the same: vLLM's configuration is not changed by a scheduler.
     """
     return _make_config(
-        scope.scheduling == "async", scope.block_size, scope.prefix_sharing, scope.token_budget, bool(scope.priorities)
+        scope.scheduling == "async",
+        scope.block_size,
+        scope.prefix_sharing,
+        scope.token_budget,
+        bool(scope.priorities),
+        Engine.of(scope),
     )
 
 
 @cache
 def _make_config(
-    async_scheduling: bool, block_size: int, prefix_caching: bool, token_budget: int, by_priority: bool
+    async_scheduling: bool, block_size: int, prefix_caching: bool, token_budget: int, by_priority: bool, engine: Engine
 ) -> Any:
     import_vllm()
     from vllm.config import (
@@ -168,24 +177,23 @@ def _make_config(
         VllmConfig,
     )
 
-    from kvrace.vllm.connector import CONNECTOR_NAME
-
     model = ModelConfig(model=model_folder(), skip_tokenizer_init=True, dtype="float32", seed=0)
     config = VllmConfig(
         model_config=model,
         device_config=DeviceConfig("cpu"),
         cache_config=CacheConfig(block_size=block_size, enable_prefix_caching=prefix_caching),
-        scheduler_config=SchedulerConfig(
+        scheduler_config=differences.scheduler_config(
+            SchedulerConfig,
+            async_scheduling,
+            token_budget,
             max_num_seqs=len(REQUEST_NAMES),
             max_num_batched_tokens=2048,
-            max_num_scheduled_tokens=token_budget or None,
             max_model_len=2048,
             enable_chunked_prefill=True,
-            is_encoder_decoder=False,
-            async_scheduling=async_scheduling,
             policy="priority" if by_priority else "fcfs",
         ),
-        kv_transfer_config=KVTransferConfig(kv_connector=CONNECTOR_NAME, kv_role="kv_both"),
+        kv_transfer_config=KVTransferConfig(kv_connector=engine.connector, kv_role="kv_both"),
     )
     config.cache_config.block_size = block_size
+    engine.put_into(config)
     return config

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kvmodel.port import Observation
 from kvrace.vllm.connector import ScriptedConnector
+from kvrace.vllm.differences import free_list
 
 _COUNTERS = ("num_computed_tokens", "num_in_flight_tokens", "num_output_placeholders", "num_stale_output_tokens")
 _QUEUES = ("running", "waiting", "kv_holding_waiting", "skipped_waiting")
@@ -27,7 +28,7 @@ def observe(
     ``tables`` is only filled when no step is in flight: before that, entries are no leak.
     """
     requests = scheduler.requests
-    manager = scheduler.kv_cache_manager.coordinator.single_type_managers[0]
+    managers = scheduler.kv_cache_manager.coordinator.single_type_managers
     pool = scheduler.kv_cache_manager.block_pool
     known = [(name, requests[name]) for name in names if name in requests]
     blocks = pool.blocks
@@ -41,11 +42,7 @@ def observe(
             for queue in _QUEUES
             if getattr(scheduler, queue, None)
         ),
-        owned=tuple(
-            (name, tuple([block.block_id for block in manager.req_to_blocks[name]]))
-            for name in names
-            if manager.req_to_blocks.get(name)
-        ),
+        owned=_owned(managers, names),
         held_back=tuple(held_back),
         references=tuple([None if block.is_null else block.ref_cnt for block in blocks]),
         free=_free_queue(pool.free_block_queue, len(blocks)),
@@ -64,11 +61,26 @@ def observe(
     )
 
 
+def _owned(managers: Sequence[Any], names: tuple[str, ...]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The block tables, one after the other. A second one, that of a sliding window, owns no block where it has the null block."""
+    manager, *others = managers
+    tables = [
+        (
+            name,
+            tuple(
+                [block.block_id for block in manager.req_to_blocks.get(name, ())]
+                + [b.block_id for other in others for b in other.req_to_blocks.get(name, ()) if not b.is_null]
+            ),
+        )
+        for name in names
+    ]
+    return tuple([(name, blocks) for name, blocks in tables if blocks])
+
+
 def _free_queue(queue: Any, limit: int) -> tuple[int, ...]:
     """The ids in the free list, in order. Stops after ``limit`` + 1 blocks, so that a broken list shows as a double free."""
     ids: list[int] = []
-    block = queue.fake_free_list_head.next_free_block
-    tail = queue.fake_free_list_tail
+    block, tail = free_list(queue)
     while block is not None and block is not tail and len(ids) <= limit:
         ids.append(block.block_id)
         block = block.next_free_block
