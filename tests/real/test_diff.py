@@ -79,7 +79,7 @@ def test_the_reference_scheduler_preempts_and_shares_as_vllm_does(scope: Scope) 
     assert result.states == check(VllmSubject, [scope], Contract()).states
 
 
-@pytest.mark.slow
+@pytest.mark.slow(50)
 @pytest.mark.parametrize("name", ["small", "pressure", "prefix", "stops"])
 def test_the_reference_scheduler_does_what_vllm_does_in_the_named_scopes(name: str) -> None:
     result = diff(VllmSubject, ReferenceSubject, named_scope(name), Contract(), strict=True)
