@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from kvmodel.accesses import given_up, holding_kv, kv_tokens, names_kv
 from kvmodel.events import Update
+from kvmodel.life_checks import offered_after_reset, unfounded_refusal
 from kvmodel.port import Observation
 from kvmodel.transition import Broken, Transition
 from kvmodel.world import Access, RequestState, Stage, Transfer
@@ -25,7 +26,7 @@ def _blocks(blocks: Iterable[int], verb: str = "") -> str:
 
 
 def no_crash(t: Transition) -> Broken | None:
-    crash = t.response.crash
+    crash = t.response.crash or unfounded_refusal(t)
     if crash is None or crash.hang:
         return None
     return Broken(f"{crash.error} at {crash.location}: {crash.source}", crash.location)
@@ -85,9 +86,10 @@ def _overwrites(access: Access, t: Transition) -> Broken | None:
     """A step may read what a transfer of another request uses (a shared prefix), but never write it. Without a prefix cache
     no block has two owners at all; with one, a request may own the prefix that another's step is about to write before it.
     """
-    for transfer in t.after.transfers:
+    for transfer in t.after.unreported:
         hit = tuple(block for block in access.written if block in transfer.blocks)
-        if hit and not transfer.over and transfer.request != access.request:
+        others = transfer.request != access.request or transfer in t.after.earlier
+        if hit and not transfer.over and others:
             what = f"the {transfer.label} still runs there"
             message = f"a step writes {_blocks(hit)} for {access.request} while {what}"
             return Broken(message, f"under a {transfer.direction}", hit)
@@ -107,7 +109,7 @@ def _nobodys(blocks: Iterable[int], t: Transition) -> tuple[int, ...]:
 
 
 def _on_nobodys_blocks(t: Transition) -> Broken | None:
-    for transfer in t.after.transfers:
+    for transfer in t.after.unreported:
         if null := _nobodys(transfer.blocks, t):
             what = f"the {transfer.label} works on {_blocks(null)}"
             return Broken(f"{what}, which nobody can own", "nobody's", null)
@@ -123,7 +125,7 @@ def no_use_after_free(t: Transition) -> Broken | None:
     if broken := _on_nobodys_blocks(t):
         return broken
     free = set(t.seen.free)
-    for transfer in t.after.transfers:
+    for transfer in t.after.unreported:
         if not transfer.over:
             lost, where = _taken_from(transfer, t.seen, free)
             if lost:
@@ -138,7 +140,7 @@ def no_use_after_free(t: Transition) -> Broken | None:
             message = f"a step works on {_blocks(taken)} for {name}, which {name} does not own any more"
             return Broken(message, "given up", taken)
     for load in t.response.loads:
-        for other in t.before.transfers:
+        for other in t.before.unreported:
             hit = set(load.blocks).intersection(() if other.over else other.blocks)
             if hit:
                 message = (
@@ -160,7 +162,9 @@ def no_use_after_free(t: Transition) -> Broken | None:
 
 
 def no_premature_use(t: Transition) -> Broken | None:
-    loading = [tr for tr in t.after.transfers if tr.direction == "load" and not tr.over]
+    if broken := offered_after_reset(t):
+        return broken
+    loading = [tr for tr in t.after.unreported if tr.direction == "load" and not tr.over]
     for transfer in loading:
         offered = t.seen.cached.intersection(transfer.blocks)
         if offered:
@@ -171,7 +175,7 @@ def no_premature_use(t: Transition) -> Broken | None:
     for access in t.after.steps[-1].accesses:
         for transfer in loading:
             used = set(access.blocks).intersection(transfer.blocks)
-            if used and transfer.request == access.request:
+            if used and transfer.request == access.request and transfer not in t.after.earlier:
                 message = f"a step computes with {_blocks(used)} of {access.request} before its load is over"
                 return Broken(message, blocks=tuple(sorted(used)))
     return None
@@ -184,10 +188,10 @@ def no_stuck(t: Transition) -> Broken | None:
     if crash is not None or t.seen.pending or t.after.steps:
         return None
     for name, request in zip(t.scope.names, t.after.requests, strict=True):
-        if request.stage == Stage.LIVE:
+        if request.stage == Stage.LIVE and not t.after.paused:
             return Broken(f"the engine goes idle while {name} is not over")
-    for transfer in t.after.transfers:
-        if transfer.claimed:
+    for transfer in t.after.unreported:
+        if transfer.claimed and t.after.paused != "all":
             return Broken(f"the engine goes idle while the {transfer.label} is not reported")
     return None
 

@@ -29,11 +29,12 @@ class UnknownSubject(KvraceError):
 class ConnectorScript(NamedTuple):
     """What the scripted connector answers about one request during the next call.
 
-    ``load_tokens``: tokens it offers to load from position 0, 0 for none. ``save``: what happens at ``request_finished`` when
-    blocks are handed over: nothing, a save that is claimed (True), or a save that is hidden (False although it runs).
+    ``load_tokens``: tokens it offers to load from position 0, 0 for none, None if it cannot say yet. ``save``: what happens at
+    ``request_finished`` when blocks are handed over: nothing, a save that is claimed (True), or a save that is hidden (False
+    although it runs).
     """
 
-    load_tokens: int
+    load_tokens: int | None
     save: SaveAnswer
 
 
@@ -107,10 +108,19 @@ class BlockMove(NamedTuple):
     location: str
 
 
+class ResetAnswer(NamedTuple):
+    """What ``reset_prefix_cache`` said, and which running requests it preempted. ``refusal``: the RuntimeError that it raised,
+    which vLLM's engine hands to whoever asked, and goes on."""
+
+    done: bool
+    preempted: tuple[str, ...]
+    refusal: Crash | None = None
+
+
 class Response(NamedTuple):
     """What the scheduler did in answer to one event.
 
-    Only a subject that ``records`` fills the last two: ``moves`` in their order, and ``called``, the entry points that were called,
+    Only a subject that ``records`` fills two of them: ``moves`` in their order, and ``called``, the entry points that were called,
     each as ``file:line in function`` of its definition; the last of them says whether anything is pending.
     """
 
@@ -121,6 +131,7 @@ class Response(NamedTuple):
     crash: Crash | None = None
     moves: tuple[BlockMove, ...] = ()
     called: tuple[str, ...] = ()
+    reset: ResetAnswer | None = None
 
 
 class Observation(NamedTuple):

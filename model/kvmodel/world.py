@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from kvmodel.events import Direction
+from kvmodel.events import Direction, PauseMode
 
 LATER_FIELDS = frozenset({"rank", "told", "lease_over", "window_blocks", "drafts", "window", "window_table"})
 """Fields of records, here and in the port, that came after traces were written: a trace leaves them out while they have their
@@ -109,18 +109,27 @@ class Transfer(NamedTuple):
 
 class World(NamedTuple):
     """``settled``: everything is over and the engine has since completed a step it could clean up in.
-    ``deviations``: the weakenings of the contract that were made use of so far."""
+    ``deviations``: the weakenings of the contract that were made use of so far. ``paused``: how the engine is paused.
+    ``again``: ids that are in use a second time. ``earlier``: transfers for the first request of such an id."""
 
     requests: tuple[RequestState, ...]
     steps: tuple[Step, ...] = ()
     transfers: tuple[Transfer, ...] = ()
     settled: bool = False
     deviations: tuple[str, ...] = ()
+    paused: PauseMode | None = None
+    again: tuple[str, ...] = ()
+    earlier: tuple[Transfer, ...] = ()
 
     @property
     def quiescent(self) -> bool:
         """Every request that came is over and no transfer is left to report."""
-        return not self.transfers and all(request.stage != Stage.LIVE for request in self.requests)
+        return not self.unreported and all(request.stage != Stage.LIVE for request in self.requests)
+
+    @property
+    def unreported(self) -> tuple[Transfer, ...]:
+        """Every transfer that was not reported, also for the earlier request of an id."""
+        return self.transfers + self.earlier if self.earlier else self.transfers
 
     def renamed(self, names: dict[int, int]) -> World:
         """The same world with other block ids: what :func:`canonical_names` makes comparable."""
@@ -129,8 +138,13 @@ class World(NamedTuple):
             steps=tuple(
                 step._replace(accesses=tuple(_renamed_access(a, names) for a in step.accesses)) for step in self.steps
             ),
-            transfers=tuple(t._replace(blocks=tuple(names[b] for b in t.blocks)) for t in self.transfers),
+            transfers=_renamed_transfers(self.transfers, names),
+            earlier=_renamed_transfers(self.earlier, names),
         )
+
+
+def _renamed_transfers(transfers: tuple[Transfer, ...], names: dict[int, int]) -> tuple[Transfer, ...]:
+    return tuple(t._replace(blocks=tuple(names[b] for b in t.blocks)) for t in transfers)
 
 
 def _renamed_tables(request: RequestState, names: dict[int, int]) -> RequestState:

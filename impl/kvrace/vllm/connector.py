@@ -42,8 +42,11 @@ class ScriptedConnector(KVConnectorBase_V1):
 
     # The scheduler half of KVConnectorBase_V1.
 
-    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
-        offered = max(0, self.script[request.request_id].load_tokens - num_computed_tokens)
+    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int | None, bool]:
+        tokens = self.script[request.request_id].load_tokens
+        if tokens is None:
+            return None, False
+        offered = max(0, tokens - num_computed_tokens)
         self._computed[request.request_id] = num_computed_tokens
         return offered, offered > 0
 
