@@ -9,7 +9,10 @@ from collections import Counter
 from collections.abc import Iterable
 
 from kvmodel.events import Update
+from kvmodel.failed_loads import no_use_of_failed_loads
+from kvmodel.failures import kv_before_spoiled
 from kvmodel.port import Observation
+from kvmodel.scope import Scope
 from kvmodel.transition import Broken, Transition
 from kvmodel.world import Access, RequestState, Stage, Transfer, World
 
@@ -136,6 +139,8 @@ def no_use_after_free(t: Transition) -> Broken | None:
             if broken := _overwrites(access, t):
                 return broken
     for load in t.response.loads:
+        if load.in_step:  # what a step loads it writes, in its turn
+            continue
         for other in t.before.transfers:
             hit = set(load.blocks).intersection(() if other.over else other.blocks)
             if hit:
@@ -164,6 +169,8 @@ def no_premature_use(t: Transition) -> Broken | None:
         if offered:
             message = f"the prefix cache offers {_blocks(offered)} before the load of {transfer.request} is over"
             return Broken(message, blocks=tuple(sorted(offered)))
+    if broken := no_use_of_failed_loads(t):
+        return broken
     if t.response.step is None:
         return None
     for access in t.after.steps[-1].accesses:
@@ -209,19 +216,19 @@ def finish_once(t: Transition) -> Broken | None:
     return None
 
 
-def _kv_tokens(name: str, request: RequestState, world: World) -> int:
-    """How many tokens of a request have KV for certain: not those of steps in flight, nor of a load that is not over."""
+def _kv_tokens(name: str, request: RequestState, world: World, scope: Scope) -> int:
+    """How many tokens of a request have KV for certain: not those of steps in flight, nor of a load that is not over or failed."""
     if any(tr.request == name and tr.direction == "load" and not tr.over for tr in world.transfers):
         return 0
-    starts = [access.start for step in world.steps for access in step.accesses if access.request == name]
-    return min([request.computed, *starts])
+    starts = [a.start - a.loaded for step in world.steps for a in step.accesses if a.request == name]
+    return kv_before_spoiled(request.table, min([request.computed, *starts]), world, scope)
 
 
 def handover(t: Transition) -> Broken | None:
     for handover in t.response.handovers:
         index = t.scope.names.index(handover.request)
         request: RequestState = t.before.requests[index]
-        needed = -(-_kv_tokens(handover.request, request, t.before) // t.scope.block_size)
+        needed = -(-_kv_tokens(handover.request, request, t.before, t.scope) // t.scope.block_size)
         if handover.blocks != request.table[: len(handover.blocks)] or len(handover.blocks) < needed:
             return Broken(
                 f"request_finished({handover.request}) named {list(handover.blocks)}, and the KV of {handover.request} "

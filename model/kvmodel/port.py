@@ -29,10 +29,14 @@ class ConnectorScript(NamedTuple):
 
     ``load_tokens``: tokens it offers to load from position 0, 0 for none. ``save``: what happens at ``request_finished`` when
     blocks are handed over: nothing, a save that is claimed (True), or a save that is hidden (False although it runs).
+    ``in_step``: the load is synchronous, a part of the step that is being scheduled. ``loading``: the blocks of the load that may
+    fail in the next output.
     """
 
     load_tokens: int
     save: SaveAnswer
+    in_step: bool = False
+    loading: tuple[int, ...] = ()
 
 
 class ScheduledRequest(NamedTuple):
@@ -60,12 +64,14 @@ class DispatchedStep(NamedTuple):
 
 
 class LoadStarted(NamedTuple):
-    """``update_state_after_alloc`` with external tokens: a load into ``blocks`` begins; ``table`` is the whole block table."""
+    """``update_state_after_alloc`` with external tokens: a load into ``blocks`` begins; ``table`` is the whole block table.
+    ``in_step``: it is part of the step that is being scheduled."""
 
     request: str
     blocks: tuple[int, ...]
     table: tuple[int, ...]
     computed: int
+    in_step: bool = False
 
 
 class Handover(NamedTuple):
@@ -97,8 +103,9 @@ class BlockMove(NamedTuple):
 class Response(NamedTuple):
     """What the scheduler did in answer to one event.
 
-    Only a subject that ``records`` fills the last two: ``moves`` in their order, and ``called``, the entry points that were called,
-    each as ``file:line in function`` of its definition; the last of them says whether anything is pending.
+    Only a subject that ``records`` fills two of them: ``moves`` in their order, and ``called``, the entry points that were called,
+    each as ``file:line in function`` of its definition; the last of them says whether anything is pending. ``delivered`` are the
+    requests whose clients got tokens, and is only filled in scopes in which loads fail.
     """
 
     step: DispatchedStep | None = None
@@ -108,6 +115,7 @@ class Response(NamedTuple):
     crash: Crash | None = None
     moves: tuple[BlockMove, ...] = ()
     called: tuple[str, ...] = ()
+    delivered: tuple[str, ...] = ()
 
 
 class Observation(NamedTuple):

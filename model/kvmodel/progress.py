@@ -21,8 +21,8 @@ def left_alone(event: Event) -> bool:
     match event:
         case Schedule() | TransferEnds():
             return True
-        case Update(reports, stops):
-            return not stops and all(report.kind == "due" for report in reports)
+        case Update(reports, stops, failures):
+            return not stops and not failures and all(report.kind == "due" for report in reports)
     return False
 
 

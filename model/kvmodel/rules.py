@@ -24,7 +24,8 @@ from kvmodel.events import (
     TransferEnds,
     Update,
 )
-from kvmodel.port import ConnectorScript, DispatchedStep, Response
+from kvmodel.failures import blocks_at_risk, fail, possible_failures, run, sets_of_failures, spoil, why_not
+from kvmodel.port import ConnectorScript, DispatchedStep, LoadStarted, Response
 from kvmodel.relation.connector import report_kinds
 from kvmodel.relation.in_world import may_report, may_save
 from kvmodel.scope import Scope
@@ -83,11 +84,12 @@ def update_allowed(world: World, scope: Scope, pending: bool) -> bool:
 def _updates(world: World, scope: Scope, contract: Contract, pending: bool) -> Iterator[Update]:
     if not update_allowed(world, scope, pending):
         return
-    may_stop = stoppable(world, scope)
+    may_stop, may_fail = stoppable(world, scope), possible_failures(world, scope)
     for reports in _subsets(possible_reports(world, scope, contract)):
         if fit_one_output(reports):
-            for stops in _subsets(may_stop):
-                yield Update(tuple(sorted(reports)), tuple(sorted(stops)))
+            for failures in sets_of_failures(may_fail, reports):
+                for stops in _subsets(may_stop):
+                    yield Update(tuple(sorted(reports)), tuple(sorted(stops)), failures)
 
 
 def enabled(world: World, scope: Scope, contract: Contract, pending: bool) -> Iterator[Event]:
@@ -130,8 +132,9 @@ def _allowed(world: World, scope: Scope, contract: Contract, pending: bool, even
         update_allowed(world, scope, pending)
         and set(event.reports) <= set(possible_reports(world, scope, contract))
         and set(event.stops) <= set(stoppable(world, scope))
-        and event == Update(tuple(sorted(set(event.reports))), tuple(sorted(set(event.stops))))
+        and event == Update(*(tuple(sorted(set(part))) for part in (event.reports, event.stops, event.failures)))
         and fit_one_output(event.reports)
+        and why_not(event.failures, world, scope, event.reports) is None
     )
 
 
@@ -150,11 +153,13 @@ def refusal(world: World, scope: Scope, contract: Contract, pending: bool, event
             return "the engine fills its pipeline first (the scope keeps to the engine's order)"
         case Add() if not _may_add(world, scope):
             return "the engine waits for a step (the scope keeps to the engine's order)"
-        case Update(reports, stops):
+        case Update(reports, stops, failures):
             allowed = possible_reports(world, scope, contract)
             for report in reports:
                 if report not in allowed:
                     return f"the connector has no {report.kind} {report.direction} of {report.request} to report here"
+            if guard := why_not(failures, world, scope, reports):
+                return guard
             return f"no stop token can come for {' '.join(stops)}" if stops else "the reports exclude one another"
     name = event.request
     if name not in scope.names:
@@ -190,6 +195,8 @@ def connector_script(world: World, scope: Scope, contract: Contract) -> dict[str
         script[name] = ConnectorScript(
             scope.prompt_blocks_of(index) * scope.block_size if load else 0,
             ("claimed" if request.claims else "hidden") if save else "none",
+            scope.loads_in_step(index),
+            blocks_at_risk(world, scope, name) if scope.load_failures else (),
         )
     return script
 
@@ -205,6 +212,7 @@ class _Draft:
         self.transfers = list(world.transfers)
         self.settled = world.settled
         self.deviations = set(world.deviations)
+        self.spoiled = dict(world.spoiled)
 
     def change(self, name: str, **changes: object) -> None:
         index = self.scope.names.index(name)
@@ -217,21 +225,31 @@ class _Draft:
         """The client learns that the request is over, by its own abort or by a final output."""
         self.change(name, stage=Stage.OVER, notices=min(2, self.request(name).notices + 1), load_started=False)
 
-    def dispatch(self, step: DispatchedStep) -> None:
+    def dispatch(self, step: DispatchedStep, loads: tuple[LoadStarted, ...]) -> None:
         for name in step.preempted:
             self.change(name, table=(), computed=0)
         accesses = []
+        in_step = {load.request: load for load in loads if load.in_step}
         for entry in step.scheduled:
             old = self.request(entry.request)
             table = entry.new_blocks if entry.replaces else old.table + entry.new_blocks
             self.change(entry.request, table=table, computed=entry.computed, known=True)
             touched = table[: -(-entry.computed // self.scope.block_size)]
-            written = touched[entry.start // self.scope.block_size :]
-            accesses.append(Access(entry.request, touched, written, entry.start))
+            loaded = self.load_in_step(in_step[entry.request]) if entry.request in in_step else 0
+            written = touched[(entry.start - loaded) // self.scope.block_size :]
+            accesses.append(Access(entry.request, touched, written, entry.start, loaded))
         for name in step.dismissed:
             self.change(name, dismissals=min(2, self.request(name).dismissals + 1), known=False)
         samples = tuple(sorted(entry.request for entry in step.scheduled if entry.samples))
-        self.steps = (*self.steps, Step(tuple(sorted(accesses)), samples, self.before.quiescent))
+        reached = {entry.request: entry.computed for entry in step.scheduled}
+        garbage = run(accesses, self.spoiled, self.scope, reached) if self.spoiled else ()
+        self.steps = (*self.steps, Step(tuple(sorted(accesses)), samples, self.before.quiescent, garbage))
+
+    def load_in_step(self, load: LoadStarted) -> int:
+        """A step begins with the load of these blocks: how many tokens it brings."""
+        for block in load.blocks:
+            self.spoiled.pop(block, None)
+        return load.computed - load.table.index(load.blocks[0]) * self.scope.block_size
 
     def report(self, report: Report) -> None:
         if report.kind == "due":
@@ -248,7 +266,17 @@ class _Draft:
             self.change(report.request, unsolicited_sent=True)
             self.deviations.add("unsolicited")
 
+    def fail(self, event: Update) -> None:
+        failed = {failure.request: failure for failure in event.failures}
+        self.transfers = [
+            fail(t, failed[t.request]) if t.direction == "load" and t.request in failed else t for t in self.transfers
+        ]
+        world = spoil(self.before, self.scope, event.failures)
+        self.steps, self.spoiled = world.steps, dict(world.spoiled)
+
     def update(self, event: Update) -> None:
+        if event.failures:
+            self.fail(event)
         processed = self.steps[0]
         self.steps = self.steps[1:]
         for report in event.reports:
@@ -261,6 +289,11 @@ class _Draft:
 
     def absorb(self, response: Response, script: dict[str, ConnectorScript]) -> None:
         for load in response.loads:
+            if load.in_step:
+                self.change(load.request, load_started=True)
+                continue
+            for block in load.blocks:
+                self.spoiled.pop(block, None)
             self.change(load.request, load_started=True, table=load.table, computed=load.computed)
             self.start(load.request, "load", load.blocks, len(self.before.steps), claimed=True)
         for handover in response.handovers:
@@ -284,6 +317,7 @@ class _Draft:
             tuple(sorted(self.transfers)),
             self.settled,
             tuple(sorted(self.deviations)),
+            tuple(sorted(self.spoiled.items())),
         )
         if world.quiescent:
             return world
@@ -312,7 +346,7 @@ def apply(
             draft.deviations.add("lossy")
         case Schedule():
             if response.step:
-                draft.dispatch(response.step)
+                draft.dispatch(response.step, response.loads)
         case Update():
             draft.update(event)
     draft.absorb(response, script)

@@ -14,21 +14,29 @@ from typing import Any, Literal
 from kvmodel.errors import KvraceError, quoted
 
 Scheduling = Literal["sync", "async"]
+FailurePolicy = Literal["", "fail", "recompute"]
 
 KINDS: dict[str, str] = {
     "local": "no transfer",
     "load": "the prompt comes by an asynchronous load (status WAITING_FOR_REMOTE_KVS)",
     "save": "blocks are held after the end until the connector has reported the send",
     "load_save": "both",
+    "sync_load": "the prompt is loaded inside the step that first runs the request (a synchronous load)",
+    "sync_load_save": "a synchronous load, and blocks are held after the end as with save",
 }
 """The request kinds and what each means."""
+BASIC_KINDS = ("local", "load", "save", "load_save")
+"""The kinds that most named scopes combine."""
 
 REQUEST_NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NAMES = tuple(tuple(REQUEST_NAMES[:size]) for size in range(len(REQUEST_NAMES) + 1))
 SCHEDULINGS: tuple[Scheduling, ...] = ("sync", "async")
 STEPS_IN_FLIGHT = {"sync": 1, "async": 2}
-SWITCHES = ("prefix_sharing", "early_stop", "separate_ends", "engine_order")
+SWITCHES = ("prefix_sharing", "early_stop", "separate_ends", "engine_order", "failed_ids")
 """The fields of a Scope that are true or false."""
+_LATER = ("load_failures", "failed_ids")
+"""Fields that older scopes have not: they are only written when they have not their usual value."""
+FAILURE_POLICIES: tuple[FailurePolicy, ...] = ("fail", "recompute")
 _LISTS: dict[str, tuple[type, str]] = {
     "requests": (str, "kinds"),
     "prompts": (str, "words"),
@@ -42,6 +50,7 @@ _LIMITS = {
     "output_tokens": (1, 64),
     "token_budget": (1, 2048),
 }
+_WORDS = {"scheduling": "sync or async", "load_failures": "fail or recompute"}
 _UNSET = ("blocks", "token_budget")
 """Here 0 means that nothing was asked for: just enough blocks, and no budget."""
 _PROMPT = re.compile(r"[a-z]{1,16}")
@@ -74,6 +83,10 @@ class Scope:
     prompts: tuple[str, ...] = ()
     token_budget: int = 0
     priorities: tuple[int, ...] = ()
+    load_failures: FailurePolicy = ""
+    """Loads may fail, and the scheduler has this ``kv_load_failure_policy``. Empty: no load fails."""
+    failed_ids: bool = False
+    """Failed loads are reported by the id of their request (``failed_recving``, since vLLM 0.30.0), not by invalid blocks."""
     engine_order: bool = False
     """Only orders that the loop of vLLM's EngineCore can make. Sync: a request comes when no step is in flight. Async: a request
     comes when fewer steps than allowed are in flight, and a step is updated when no more may be dispatched or nothing is left to
@@ -91,6 +104,10 @@ class Scope:
             given = getattr(self, name)
             if not low <= given <= high and not (name in _UNSET and given == 0):
                 raise KvraceError(f"{name.replace('_', ' ')}: {quoted(given)} is outside {low} to {high}")
+        if self.load_failures not in ("", *FAILURE_POLICIES):
+            raise KvraceError(f"load failures: {quoted(self.load_failures)} is no policy; use fail or recompute")
+        if self.failed_ids and not self.load_failures:
+            raise KvraceError("failed ids: no load fails in this scope; set load failures to fail or recompute")
         self._check_each()
         needed = [self.blocks_needed(index) for index in range(len(self.requests))]
         if self.blocks == 0:
@@ -152,10 +169,14 @@ class Scope:
         return -(-tokens // self.block_size)
 
     def loads(self, index: int) -> bool:
-        return self.requests[index] in ("load", "load_save")
+        return self.requests[index] in ("load", "load_save", "sync_load", "sync_load_save")
+
+    def loads_in_step(self, index: int) -> bool:
+        """Whether the load is synchronous: part of the step that first runs the request."""
+        return self.requests[index] in ("sync_load", "sync_load_save")
 
     def saves(self, index: int) -> bool:
-        return self.requests[index] in ("save", "load_save")
+        return self.requests[index] in ("save", "load_save", "sync_load_save")
 
     def __str__(self) -> str:
         parts = [",".join(self.requests), self.scheduling, f"{self.blocks} blocks of {self.block_size}"]
@@ -167,12 +188,16 @@ class Scope:
             parts.append(f"{self.token_budget} token{'s' if self.token_budget > 1 else ''} a step")
         if self.priorities:
             parts.append(f"priorities {','.join(map(str, self.priorities))}")
+        if self.load_failures:
+            parts.append(f"load failures {self.load_failures}")
         parts += [name.replace("_", " ") for name in SWITCHES if getattr(self, name)]
         return " · ".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
         lists = {name: list(getattr(self, name)) for name in _LISTS}
-        return {**asdict(self), **lists}
+        usual = {field.name: field.default for field in fields(self)}
+        left_out = {name for name in _LATER if getattr(self, name) == usual[name]}
+        return {name: value for name, value in {**asdict(self), **lists}.items() if name not in left_out}
 
     @classmethod
     def from_dict(cls, data: Any) -> Scope:
@@ -193,8 +218,8 @@ class Scope:
             expected = {"int": int, "bool": bool}.get(str(known[name].type))
             if expected and type(value) is not expected:
                 raise KvraceError(f"the scope's {name} is not {'a number' if expected is int else 'true or false'}")
-            if name == "scheduling" and not isinstance(value, str):
-                raise KvraceError("the scope's scheduling is not sync or async")
+            if name in _WORDS and not isinstance(value, str):
+                raise KvraceError(f"the scope's {name} is not {_WORDS[name]}")
         return cls(**{**data, **{name: tuple(data[name]) for name in _LISTS if name in data}})
 
 
@@ -203,7 +228,7 @@ def both_schedulers(scope: Scope) -> list[Scope]:
 
 
 def _small() -> list[Scope]:
-    mixes = [mix for size in (1, 2) for mix in combinations_with_replacement(KINDS, size)]
+    mixes = [mix for size in (1, 2) for mix in combinations_with_replacement(BASIC_KINDS, size)]
     return [Scope(mix, scheduling) for scheduling in SCHEDULINGS for mix in mixes]
 
 
@@ -222,22 +247,22 @@ def _medium() -> list[Scope]:
 
 
 def _pressure() -> list[Scope]:
-    mixes = list(combinations_with_replacement(KINDS, 2))
+    mixes = list(combinations_with_replacement(BASIC_KINDS, 2))
     return [_tight(mix, scheduling) for scheduling in SCHEDULINGS for mix in mixes]
 
 
 def _chunked() -> list[Scope]:
-    mixes = list(combinations_with_replacement(KINDS, 2))
+    mixes = list(combinations_with_replacement(BASIC_KINDS, 2))
     return [Scope(mix, scheduling, token_budget=3) for scheduling in SCHEDULINGS for mix in mixes]
 
 
 def _priority() -> list[Scope]:
-    pairs = list(product(KINDS, repeat=2))
+    pairs = list(product(BASIC_KINDS, repeat=2))
     return [_tight(pair, scheduling, priorities=(1, 0)) for scheduling in SCHEDULINGS for pair in pairs]
 
 
 def _prefix() -> list[Scope]:
-    mixes = list(combinations_with_replacement(KINDS, 2))
+    mixes = list(combinations_with_replacement(BASIC_KINDS, 2))
     return [Scope(mix, scheduling, prefix_sharing=True) for scheduling in SCHEDULINGS for mix in mixes]
 
 

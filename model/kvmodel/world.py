@@ -45,22 +45,26 @@ class RequestState(NamedTuple):
 class Access(NamedTuple):
     """The blocks a dispatched step reads or writes for one request, and those of them that it writes.
 
-    ``start`` counts the tokens whose KV the request had before the step.
+    ``start`` counts the tokens whose KV the request had before the step computed anything, and ``loaded`` those of them that the
+    step itself loads, just before ``start``.
     """
 
     request: str
     blocks: tuple[int, ...]
     written: tuple[int, ...]
     start: int
+    loaded: int = 0
 
 
 class Step(NamedTuple):
     """A dispatched step. ``samples`` names the requests that get a token from it; ``cleanup`` says that it was scheduled when
-    every request was already over and every transfer reported."""
+    every request was already over and every transfer reported. ``garbage``: the requests for which it computes with KV that is not
+there, since a load failed (:mod:`kvmodel.failures`)."""
 
     accesses: tuple[Access, ...]
     samples: tuple[str, ...]
     cleanup: bool
+    garbage: tuple[str, ...] = ()
 
 
 class Transfer(NamedTuple):
@@ -68,6 +72,7 @@ class Transfer(NamedTuple):
 
     ``wait``: how many steps dispatched earlier must still be processed before a report can come; a load is announced to the
     workers with a step, so no output of an earlier step can carry its report. ``claimed``: the scheduler was told of it.
+    ``failed``: a load that was reported to have failed, and is not yet reported as over.
     """
 
     request: str
@@ -76,17 +81,20 @@ class Transfer(NamedTuple):
     wait: int
     over: bool
     claimed: bool
+    failed: bool = False
 
 
 class World(NamedTuple):
     """``settled``: everything is over and the engine has since completed a step it could clean up in.
-    ``deviations``: the weakenings of the contract that were made use of so far."""
+    ``deviations``: the weakenings of the contract that were made use of so far. ``spoiled``: the blocks whose KV is not what a
+    failed load should have brought, each with the number of tokens at its beginning that are as they should be."""
 
     requests: tuple[RequestState, ...]
     steps: tuple[Step, ...] = ()
     transfers: tuple[Transfer, ...] = ()
     settled: bool = False
     deviations: tuple[str, ...] = ()
+    spoiled: tuple[tuple[int, int], ...] = ()
 
     @property
     def quiescent(self) -> bool:
@@ -101,12 +109,13 @@ class World(NamedTuple):
                 step._replace(accesses=tuple(_renamed_access(a, names) for a in step.accesses)) for step in self.steps
             ),
             transfers=tuple(t._replace(blocks=tuple(names[b] for b in t.blocks)) for t in self.transfers),
+            spoiled=tuple(sorted((names[b], good) for b, good in self.spoiled)),
         )
 
 
 def _renamed_access(access: Access, names: dict[int, int]) -> Access:
     blocks, written = tuple([names[b] for b in access.blocks]), tuple([names[b] for b in access.written])
-    return Access(access.request, blocks, written, access.start)
+    return Access(access.request, blocks, written, access.start, access.loaded)
 
 
 def initial_world(requests: int) -> World:

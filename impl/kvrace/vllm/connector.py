@@ -39,9 +39,10 @@ class ScriptedConnector(KVConnectorBase_V1):
     # The scheduler half of KVConnectorBase_V1.
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
-        offered = max(0, self.script[request.request_id].load_tokens - num_computed_tokens)
+        script = self.script[request.request_id]
+        offered = max(0, script.load_tokens - num_computed_tokens)
         self._computed[request.request_id] = num_computed_tokens
-        return offered, offered > 0
+        return offered, offered > 0 and not script.in_step
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         if num_external_tokens == 0:
@@ -55,7 +56,7 @@ class ScriptedConnector(KVConnectorBase_V1):
         start = self._computed[name]
         end = start + num_external_tokens
         target = table[start // self.block_size : -(-end // self.block_size)]
-        self.loads.append(LoadStarted(name, target, table, end))
+        self.loads.append(LoadStarted(name, target, table, end, self.script[name].in_step))
 
     def build_connector_meta(self, scheduler_output: Any) -> ScriptedMetadata:
         return ScriptedMetadata()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kvmodel.errors import KvraceError
-from kvmodel.scope import REQUEST_NAMES, Scope
+from kvmodel.scope import REQUEST_NAMES, FailurePolicy, Scope
 from kvrace.watchdog import describe
 
 _ENVIRONMENT = {
@@ -150,13 +150,23 @@ def make_config(scope: Scope) -> Any:
     One for all scopes that need the same: vLLM's configuration is not changed by a scheduler.
     """
     return _make_config(
-        scope.scheduling == "async", scope.block_size, scope.prefix_sharing, scope.token_budget, bool(scope.priorities)
+        scope.scheduling == "async",
+        scope.block_size,
+        scope.prefix_sharing,
+        scope.token_budget,
+        bool(scope.priorities),
+        scope.load_failures,
     )
 
 
 @cache
 def _make_config(
-    async_scheduling: bool, block_size: int, prefix_caching: bool, token_budget: int, by_priority: bool
+    async_scheduling: bool,
+    block_size: int,
+    prefix_caching: bool,
+    token_budget: int,
+    by_priority: bool,
+    load_failures: FailurePolicy,
 ) -> Any:
     import_vllm()
     from vllm.config import (
@@ -185,7 +195,9 @@ def _make_config(
             async_scheduling=async_scheduling,
             policy="priority" if by_priority else "fcfs",
         ),
-        kv_transfer_config=KVTransferConfig(kv_connector=CONNECTOR_NAME, kv_role="kv_both"),
+        kv_transfer_config=KVTransferConfig(
+            kv_connector=CONNECTOR_NAME, kv_role="kv_both", **failure_policy(load_failures)
+        ),
     )
     config.cache_config.block_size = block_size
     return config

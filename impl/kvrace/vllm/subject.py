@@ -28,6 +28,7 @@ from kvrace.capture import StateWalk
 from kvrace.places import answer_recording
 from kvrace.vllm.api import Api, load_api
 from kvrace.vllm.environment import make_config
+from kvrace.vllm.failures import check_failures_known, put_failures
 from kvrace.vllm.moves import moves_of, places_of
 from kvrace.vllm.observation import observe
 from kvrace.vllm.state import capture_rules, compared_like_stock, foreign_classes
@@ -66,6 +67,7 @@ class VllmSubject:
         self.scope = scope
         self.records = False
         self._api: Api = load_api()
+        check_failures_known(self._api, scope)
         self._class = scheduler_class or self._api.scheduler_class(scope.scheduling)
         self._config = make_config(scope)
         self._walk = StateWalk(capture_rules(self._api, self._class))
@@ -76,6 +78,7 @@ class VllmSubject:
         self._requests = {name: self._api.request_maker(scope, index) for index, name in enumerate(scope.names)}
         self._steps: deque[tuple[Any, tuple[str, ...]]] = deque()
         self._pending = False
+        self._delivered: tuple[str, ...] = ()
         self.scheduler: Any = None
 
     @property
@@ -118,6 +121,7 @@ class VllmSubject:
         connector.begin(script)
         step: DispatchedStep | None = None
         notices: tuple[str, ...] = ()
+        self._delivered = ()
         crash: Crash | None = None
         try:
             match event:
@@ -134,7 +138,9 @@ class VllmSubject:
             raise
         except BaseException as error:  # also SystemExit: a scheduler that leaves takes the engine with it
             crash = self._crash(error)
-        return Response(step, tuple(connector.loads), tuple(connector.handovers), notices, crash)
+        return Response(
+            step, tuple(connector.loads), tuple(connector.handovers), notices, crash, delivered=self._delivered
+        )
 
     def _schedule(self) -> DispatchedStep:
         output = self.scheduler.schedule()
@@ -166,18 +172,15 @@ class VllmSubject:
         sending = SortedIds(report.request for report in event.reports if report.direction == "save")
         receiving = SortedIds(report.request for report in event.reports if report.direction == "load")
         answer = self._api.runner_output(list(output.num_scheduled_tokens), tokens, sending, receiving)
+        put_failures(answer.kv_connector_output, event.failures, self.scheduler.connector.script)
         outputs = self.scheduler.update_from_output(output, answer)
         if not isinstance(outputs, dict):
             place = self._places.entry("update_from_output")
             raise _WrongAnswer("update_from_output", outputs, "dict of EngineCoreOutputs", place)
-        return tuple(
-            sorted(
-                item.request_id
-                for batch in outputs.values()
-                for item in batch.outputs
-                if item.finish_reason is not None
-            )
-        )
+        items = [item for batch in outputs.values() for item in batch.outputs]
+        if self.scope.load_failures:
+            self._delivered = tuple(sorted(item.request_id for item in items if item.new_token_ids))
+        return tuple(sorted(item.request_id for item in items if item.finish_reason is not None))
 
     def observe(self) -> Observation:
         stock = self._api.stock_attributes[self._api.scheduler] if self._foreign else None
