@@ -6,7 +6,7 @@ place, for anything else; nothing is converted on the quiet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from kvmodel.errors import KvraceError, quoted
@@ -113,16 +113,18 @@ def pairs(key: Reader[Other], item: Reader[Value], longest: int) -> Reader[tuple
     return read
 
 
-def record(made: Callable[..., Value], **fields: Reader[Any]) -> Reader[Value]:
-    """A record with exactly these fields, handed to ``made`` by name."""
+def record(made: Callable[..., Value], *, optional: Collection[str] = (), **fields: Reader[Any]) -> Reader[Value]:
+    """A record with exactly these fields, handed to ``made`` by name. Those that are ``optional`` may be missing."""
 
     def read(value: Any, place: str) -> Value:
         names = getattr(value, "_fields", None)
         if names is None:
             raise KvraceError(f"{place} is not a record")
-        for name in [*sorted(fields.keys() - set(names)), *sorted(set(names) - fields.keys())]:
+        missing = fields.keys() - set(names) - set(optional)
+        for name in [*sorted(missing), *sorted(set(names) - fields.keys())]:
             raise KvraceError(f"{place} has {'no' if name in fields else 'an unknown'} field {quoted(name)}")
-        return made(**{name: reader(getattr(value, name), f"{place}: {name}") for name, reader in fields.items()})
+        given = {name: reader for name, reader in fields.items() if name in names}
+        return made(**{name: reader(getattr(value, name), f"{place}: {name}") for name, reader in given.items()})
 
     return read
 

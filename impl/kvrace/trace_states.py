@@ -6,18 +6,19 @@ Every field of a frame is recorded, so that any picture of the order can be draw
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import itf_py
 
-from kvmodel.contract import MEANINGS
+from kvmodel.contract import ALL_MEANINGS
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.events import DIRECTIONS, Event, parse_event
 from kvmodel.playback import Frame
 from kvmodel.port import Crash, DispatchedStep, Handover, LoadStarted, Observation, Response, ScheduledRequest
 from kvmodel.properties import PROPERTY_NAMES, Finding
 from kvmodel.scope import Scope
-from kvmodel.world import Access, RequestState, Stage, Step, Transfer, World
+from kvmodel.world import LATER_FIELDS, Access, RequestState, Stage, Step, Transfer, World
 from kvrace.shapes import Reader, at_most_one, flag, number, one_of, pairs, record, recordable, sequence, set_of, text
 
 MAX_TEXT = 1000
@@ -26,18 +27,23 @@ _STAGES = {stage.name.lower(): stage for stage in Stage}
 _MARKERS = ({"#bigint"}, {"#map"}, {"#set"})
 
 
-def states_json(frames: Sequence[Frame]) -> list[dict[str, Any]]:
+def variables(scope: Scope) -> tuple[str, ...]:
+    """The names of the variables that a state of this scope has."""
+    return tuple(_readers(scope))
+
+
+def states_json(scope: Scope, frames: Sequence[Frame]) -> list[dict[str, Any]]:
     """The ITF states of a playback: after each event what the scheduler did and shows, and what the world holds."""
     states = []
     for index, frame in enumerate(frames):
-        values = {name: _plain(value) for name, value in _values(frame).items()}
+        values = {name: _plain(value) for name, value in _values(frame, bool(scope.load_failures)).items()}
         state: dict[str, Any] = itf_py.state_to_json(itf_py.State({"index": index}, values))
         states.append(state)
     return states
 
 
-def _values(frame: Frame) -> dict[str, Any]:
-    """The variables of a state, in the order in which the file has them."""
+def _values(frame: Frame, failures: bool) -> dict[str, Any]:
+    """The variables of a state, in the order in which the file has them. ``failures``: loads fail in the scope."""
     seen, did, world = frame.observation, frame.response, frame.world
     return {
         "event": str(frame.event) if frame.event else "",
@@ -62,6 +68,7 @@ def _values(frame: Frame) -> dict[str, Any]:
         "transfers": world.transfers,
         "settled": world.settled,
         "deviations": world.deviations,
+        **({"spoiled": dict(world.spoiled), "delivered": did.delivered} if failures else {}),
         "findings": frame.findings,
     }
 
@@ -78,9 +85,18 @@ def _plain(value: Any) -> Any:
         return recordable(value, MAX_TEXT)
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_plain(entry) for entry in value))
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return _record(value)
     return [_plain(entry) for entry in value] if isinstance(value, tuple) else value
+
+
+def _record(value: Any) -> SimpleNamespace:
+    """A named tuple as ITF has it, without later fields that have their default."""
+    defaults = {name: default for name, default in value._field_defaults.items() if name in LATER_FIELDS}
+    written = {
+        name: entry for name, entry in value._asdict().items() if name not in defaults or entry != defaults[name]
+    }
+    return SimpleNamespace(**{name: _plain(entry) for name, entry in written.items()})
 
 
 class StatesReader:
@@ -98,8 +114,8 @@ class StatesReader:
         counts = dict(read["references"])
         references = tuple(counts.get(block) for block in range(self.scope.blocks + 1))
         observation = Observation(references=references, **{name: read[name] for name in _SEEN})
-        response = Response(**{name: read[name] for name in _DID})
-        world = World(**{name: read[name] for name in World._fields})
+        response = Response(**{name: read[name] for name in _DID if name in read})
+        world = World(**{name: read[name] for name in World._fields if name in read})
         return Frame(read["event"], response, world, observation, read["findings"])
 
     def _read(self, state: Mapping[str, Any], name: str) -> Any:
@@ -113,7 +129,7 @@ class StatesReader:
         return self._variables[name](value, name)
 
 
-_DID = ("step", "loads", "handovers", "notices", "crash")
+_DID = ("step", "loads", "handovers", "notices", "crash", "delivered")
 _SEEN = tuple(name for name in Observation._fields if name != "references")
 
 
@@ -131,7 +147,9 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
     scheduled = record(
         ScheduledRequest, request=name, new_blocks=blocks, replaces=flag, start=tokens, computed=tokens, samples=flag
     )
-    access = record(Access, request=name, blocks=blocks, written=blocks, start=tokens)
+    access = record(
+        Access, request=name, blocks=blocks, written=blocks, start=tokens, loaded=tokens, optional=LATER_FIELDS
+    )
     request = record(
         RequestState,
         stage=one_of(_STAGES),
@@ -147,6 +165,8 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
         dismissals=few,
         repeatable=sequence(direction, 4),
         unsolicited_sent=flag,
+        lease_over=flag,
+        optional=LATER_FIELDS,
     )
     return {
         "event": _event,
@@ -154,7 +174,16 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
             record(DispatchedStep, scheduled=sequence(scheduled, _MAX_ENTRIES), preempted=names, dismissed=names)
         ),
         "loads": sequence(
-            record(LoadStarted, request=name, blocks=blocks, table=blocks, computed=tokens), _MAX_ENTRIES
+            record(
+                LoadStarted,
+                request=name,
+                blocks=blocks,
+                table=blocks,
+                computed=tokens,
+                in_step=flag,
+                optional=LATER_FIELDS,
+            ),
+            _MAX_ENTRIES,
         ),
         "handovers": sequence(record(Handover, request=name, blocks=blocks), _MAX_ENTRIES),
         "notices": names,
@@ -172,14 +201,39 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
         "pending": flag,
         "requests": sequence(request, len(scope.requests)),
         "steps": sequence(
-            record(Step, accesses=sequence(access, _MAX_ENTRIES), samples=names, cleanup=flag), scope.steps_in_flight
+            record(
+                Step,
+                accesses=sequence(access, _MAX_ENTRIES),
+                samples=names,
+                cleanup=flag,
+                garbage=names,
+                optional=LATER_FIELDS,
+            ),
+            scope.steps_in_flight,
         ),
         "transfers": sequence(
-            record(Transfer, request=name, direction=direction, blocks=blocks, wait=tokens, over=flag, claimed=flag),
-            2 * len(scope.requests),
+            record(
+                Transfer,
+                request=name,
+                direction=direction,
+                blocks=blocks,
+                wait=tokens,
+                over=flag,
+                claimed=flag,
+                rank=number(0, scope.ranks),
+                told=one_of({kind: kind for kind in ("late", "expired")}),
+                failed=flag,
+                optional=LATER_FIELDS,
+            ),
+            2 * len(scope.requests) * len(scope.rank_numbers),
         ),
         "settled": flag,
-        "deviations": sequence(one_of({contract: contract for contract in MEANINGS}), len(MEANINGS)),
+        "deviations": sequence(one_of({contract: contract for contract in ALL_MEANINGS}), len(ALL_MEANINGS)),
+        **(
+            {"spoiled": pairs(block, number(0, scope.block_size), _MAX_ENTRIES), "delivered": names}
+            if scope.load_failures
+            else {}
+        ),
         "findings": sequence(
             record(
                 Finding,
@@ -199,7 +253,8 @@ def _event(value: Any, place: str) -> Event | None:
     return parse_event(line) if line else None
 
 
-VARIABLES = tuple(_readers(Scope(("local",))))
+VARIABLES = variables(Scope(("local",)))
+"""The variables where no load fails."""
 _FIELDS = {
     field
     for kind in (

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from kvmodel.events import Update
 from kvmodel.failed_loads import no_use_of_failed_loads
-from kvmodel.failures import kv_before_spoiled
+from kvmodel.failures import kv_before_spoiled, spoil
 from kvmodel.port import Observation
 from kvmodel.scope import Scope
 from kvmodel.transition import Broken, Transition
@@ -88,9 +88,10 @@ def _overwrites(access: Access, t: Transition) -> Broken | None:
     no block has two owners at all; with one, a request may own the prefix that another's step is about to write before it.
     """
     for transfer in t.after.transfers:
-        hit = tuple(block for block in access.written if block in transfer.blocks)
+        # What a failed load has left in a block is nothing that writing could destroy.
+        hit = tuple(b for b in access.written if b in transfer.blocks and b not in dict(t.before.spoiled))
         if hit and not transfer.over and transfer.request != access.request:
-            what = f"the {transfer.direction} of {transfer.request} still runs there"
+            what = f"the {transfer.label} still runs there"
             message = f"a step writes {_blocks(hit)} for {access.request} while {what}"
             return Broken(message, f"under a {transfer.direction}", hit)
     for owner, blocks in () if t.scope.prefix_sharing else t.seen.owned:
@@ -111,7 +112,7 @@ def _nobodys(blocks: Iterable[int], t: Transition) -> tuple[int, ...]:
 def _on_nobodys_blocks(t: Transition) -> Broken | None:
     for transfer in t.after.transfers:
         if null := _nobodys(transfer.blocks, t):
-            what = f"the {transfer.direction} of {transfer.request} works on {_blocks(null)}"
+            what = f"the {transfer.label} works on {_blocks(null)}"
             return Broken(f"{what}, which nobody can own", "nobody's", null)
     for access in t.after.steps[-1].accesses if t.response.step is not None else ():
         if null := _nobodys(access.blocks, t):
@@ -130,9 +131,7 @@ def no_use_after_free(t: Transition) -> Broken | None:
             lost, where = _taken_from(transfer, t.seen, free)
             if lost:
                 verb = "writes there" if transfer.direction == "load" else "reads there"
-                message = (
-                    f"{_blocks(lost, 'is')} {where} while the {transfer.direction} of {transfer.request} still {verb}"
-                )
+                message = f"{_blocks(lost, 'is')} {where} while the {transfer.label} still {verb}"
                 return Broken(message, f"under a {transfer.direction}", tuple(lost))
     if t.response.step is not None:
         for access in t.after.steps[-1].accesses:
@@ -193,7 +192,7 @@ def no_stuck(t: Transition) -> Broken | None:
             return Broken(f"the engine goes idle while {name} is not over")
     for transfer in t.after.transfers:
         if transfer.claimed:
-            return Broken(f"the engine goes idle while the {transfer.direction} of {transfer.request} is not reported")
+            return Broken(f"the engine goes idle while the {transfer.label} is not reported")
     return None
 
 
@@ -225,10 +224,11 @@ def _kv_tokens(name: str, request: RequestState, world: World, scope: Scope) -> 
 
 
 def handover(t: Transition) -> Broken | None:
+    known = spoil(t.before, t.scope, t.event.failures) if isinstance(t.event, Update) and t.event.failures else t.before
     for handover in t.response.handovers:
         index = t.scope.names.index(handover.request)
         request: RequestState = t.before.requests[index]
-        needed = -(-_kv_tokens(handover.request, request, t.before, t.scope) // t.scope.block_size)
+        needed = -(-_kv_tokens(handover.request, request, known, t.scope) // t.scope.block_size)
         if handover.blocks != request.table[: len(handover.blocks)] or len(handover.blocks) < needed:
             return Broken(
                 f"request_finished({handover.request}) named {list(handover.blocks)}, and the KV of {handover.request} "

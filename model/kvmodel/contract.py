@@ -21,7 +21,16 @@ MEANINGS: dict[str, str] = {
     "unsolicited": "report a send for a live request, or for an id it never claimed",
     "lossy": "never report some transfer",
 }
-"""What the connector may do under each name, in the words of the README's table."""
+"""What the connector may do under each name, in the words of the README's table. The relation that is proved knows these."""
+
+FURTHER: dict[str, str] = {
+    "late": "report a load as over while its bytes still land, and then report it once more or not at all",
+    "lease": "report a save as over when its time is up, although its peer still reads or its request is not over, "
+    "and then once more or not at all",
+}
+"""Names that only orders played on schedulers know: tables of every contract and the relation leave them out."""
+
+ALL_MEANINGS = MEANINGS | FURTHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +40,9 @@ class Contract:
     names: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        unknown = self.names - MEANINGS.keys()
+        unknown = self.names - ALL_MEANINGS.keys()
         if unknown:
-            raise KvraceError(f"unknown contract {quoted(sorted(unknown)[0])}: use one of {', '.join(MEANINGS)}")
+            raise KvraceError(f"unknown contract {quoted(sorted(unknown)[0])}: use one of {', '.join(ALL_MEANINGS)}")
 
     @classmethod
     def parse(cls, text: str) -> Contract:
@@ -41,10 +50,10 @@ class Contract:
         names = [name.strip() for name in text.split(",")]
         if not all(names):
             raise KvraceError(f"contract {quoted(text)}: an empty name; write for example 'duplicate,lossy'")
-        return cls(frozenset(names) - {EXACTLY_ONCE}) if set(names) <= MEANINGS.keys() else cls(frozenset(names))
+        return cls(frozenset(names) - {EXACTLY_ONCE}) if set(names) <= ALL_MEANINGS.keys() else cls(frozenset(names))
 
     def __str__(self) -> str:
-        return ",".join(name for name in MEANINGS if name in self.names) or EXACTLY_ONCE
+        return ",".join(name for name in ALL_MEANINGS if name in self.names) or EXACTLY_ONCE
 
     @property
     def single(self) -> bool:
@@ -65,3 +74,11 @@ class Contract:
     @property
     def lossy(self) -> bool:
         return "lossy" in self.names
+
+    @property
+    def late(self) -> bool:
+        return "late" in self.names
+
+    @property
+    def lease(self) -> bool:
+        return "lease" in self.names

@@ -15,10 +15,20 @@ from typing import Literal
 from kvmodel.errors import KvraceError, quoted
 
 Direction = Literal["load", "save"]
-ReportKind = Literal["due", "duplicate", "unsolicited"]
+ReportKind = Literal["due", "duplicate", "unsolicited", "late", "expired"]
 FailedPart = Literal["all", "first", "last", "id"]
 
 DIRECTIONS: tuple[Direction, ...] = ("load", "save")
+_UNUSUAL: dict[str | None, ReportKind] = {
+    "duplicate": "duplicate",
+    "unsolicited": "unsolicited",
+    "late": "late",
+    "expired": "expired",
+}
+
+
+def _at(rank: int) -> str:
+    return f"@{rank}" if rank else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,37 +65,41 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class TransferEnds:
-    """A transfer physically ends before it is reported. Only in scopes with ``separate_ends``."""
+    """A transfer physically ends before it is reported (in scopes with ``separate_ends``), or after it was (contracts ``late`` and
+    ``lease``). ``rank``: only the part of that rank."""
 
     request: str
     direction: Direction
+    rank: int = 0
 
     def __str__(self) -> str:
-        return f"ends {self.direction}:{self.request}"
+        return f"ends {self.direction}:{self.request}{_at(self.rank)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Lose:
-    """A transfer ends and will never be reported (contract ``lossy``)."""
+    """A transfer ends and will never be reported (contract ``lossy``). ``rank``: only the part of that rank."""
 
     request: str
     direction: Direction
+    rank: int = 0
 
     def __str__(self) -> str:
-        return f"lose {self.direction}:{self.request}"
+        return f"lose {self.direction}:{self.request}{_at(self.rank)}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Report:
-    """One id in ``KVConnectorOutput.finished_recving`` (load) or ``finished_sending`` (save)."""
+    """One id in ``KVConnectorOutput.finished_recving`` (load) or ``finished_sending`` (save), in the output of one rank."""
 
     direction: Direction
     request: str
     kind: ReportKind = "due"
+    rank: int = 0
 
     def __str__(self) -> str:
         suffix = "" if self.kind == "due" else f":{self.kind}"
-        return f"{self.direction}:{self.request}{suffix}"
+        return f"{self.direction}:{self.request}{_at(self.rank)}{suffix}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -117,13 +131,15 @@ class Update:
     failures: tuple[Failure, ...] = ()
 
     def __str__(self) -> str:
-        return " ".join(["update", *map(str, (*self.reports, *self.failures)), *(f"stop:{name}" for name in self.stops)])
+        return " ".join(
+            ["update", *map(str, (*self.reports, *self.failures)), *(f"stop:{name}" for name in self.stops)]
+        )
 
 
 Event = Add | Abort | Schedule | TransferEnds | Lose | Update
 
 _REQUEST = re.compile(r"[A-Z]")
-_REPORT = re.compile(r"(load|save):([A-Z])(?::(duplicate|unsolicited))?")
+_REPORT = re.compile(rf"(load|save):([A-Z])(?:@([1-9]))?(?::({'|'.join(map(str, _UNUSUAL))}))?")
 _FAILURE = re.compile(r"invalid:([A-Z])(?::(first|last))?|failed:([A-Z])")
 
 
@@ -133,11 +149,11 @@ def _request(word: str, text: str) -> str:
     return word
 
 
-def _transfer(word: str, text: str) -> tuple[str, Direction]:
+def _transfer(word: str, text: str) -> tuple[str, Direction, int]:
     match = _REPORT.fullmatch(word)
-    if not match or match[3]:
+    if not match or match[4]:
         raise KvraceError(f"event {quoted(text)}: {quoted(word)} is not a transfer (load:A or save:A)")
-    return match[2], "load" if match[1] == "load" else "save"
+    return match[2], "load" if match[1] == "load" else "save", int(match[3] or 0)
 
 
 def _failure(match: re.Match[str]) -> Failure:
@@ -160,8 +176,8 @@ def _update(words: list[str], text: str) -> Update:
         match = _REPORT.fullmatch(word)
         if not match:
             raise KvraceError(f"event {quoted(text)}: {quoted(word)} is not a report (load:A, save:A, stop:A)")
-        kind: ReportKind = "duplicate" if match[3] == "duplicate" else "unsolicited" if match[3] else "due"
-        reports.append(Report("load" if match[1] == "load" else "save", match[2], kind))
+        direction: Direction = "load" if match[1] == "load" else "save"
+        reports.append(Report(direction, match[2], _UNUSUAL.get(match[4], "due"), int(match[3] or 0)))
     twice = next((word for place, word in enumerate(words) if word in words[:place]), None)
     if twice is not None:
         raise KvraceError(f"event {quoted(text)}: {quoted(twice)} is there twice")

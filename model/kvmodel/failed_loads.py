@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from kvmodel.events import Update
-from kvmodel.failures import garbage_in_output, reads
-from kvmodel.scope import Scope
+from kvmodel.failures import garbage_in_output, reads, run
 from kvmodel.transition import Broken, Transition
-from kvmodel.world import Step
 
 
 def no_use_of_failed_loads(t: Transition) -> Broken | None:
@@ -28,17 +26,25 @@ def _delivered(t: Transition) -> Broken | None:
 
 
 def _computed(t: Transition) -> Broken | None:
-    if t.response.step is None or not t.after.steps[-1].garbage:
+    step = t.response.step
+    if step is None or not t.before.spoiled:
         return None
-    step = t.after.steps[-1]
-    blocks = _bad(step, dict(t.before.spoiled), t.scope)
-    which = f"block{'s' if len(blocks) > 1 else ''} {', '.join(map(str, blocks))}"
-    return Broken(f"a step computes with {which} of {step.garbage[0]}, whose load has failed", "failed", blocks)
+    spoiled = dict(t.before.spoiled)
+    for load in t.response.loads:
+        for block in load.blocks:
+            spoiled.pop(block, None)
+    accesses = t.after.steps[-1].accesses
+    for name in run(accesses, dict(spoiled), t.scope, {entry.request: entry.computed for entry in step.scheduled}):
+        (access,) = (access for access in accesses if access.request == name)
+        blocks = reads(access, spoiled, t.scope)
+        had = t.before.requests[t.scope.names.index(name)].table
+        shape = "failed and kept" if set(blocks) <= set(had) else "failed and taken"
+        return Broken(f"a step computes with {_numbered(blocks)} of {name}, whose load has failed", shape, blocks)
+    return None
 
 
-def _bad(step: Step, spoiled: dict[int, int], scope: Scope) -> tuple[int, ...]:
-    bad = {b for a in step.accesses if a.request in step.garbage for b in reads(a, spoiled, scope)}
-    return tuple(sorted(bad))
+def _numbered(blocks: tuple[int, ...]) -> str:
+    return f"block{'s' if len(blocks) > 1 else ''} {', '.join(map(str, blocks))}"
 
 
 def _offered(t: Transition) -> Broken | None:
@@ -47,5 +53,8 @@ def _offered(t: Transition) -> Broken | None:
     blocks = tuple(block for block, _ in t.after.spoiled if block in t.seen.cached and block not in owned)
     if not blocks:
         return None
-    which = f"block{'s' if len(blocks) > 1 else ''} {', '.join(map(str, blocks))}"
-    return Broken(f"the prefix cache offers {which}, whose load has failed and which nobody will compute again", "offered", blocks)
+    return Broken(
+        f"the prefix cache offers {_numbered(blocks)}, whose load has failed and which nobody will compute again",
+        "offered",
+        blocks,
+    )

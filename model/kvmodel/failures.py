@@ -29,7 +29,7 @@ def possible_failures(world: World, scope: Scope) -> list[Failure]:
     found = [
         Failure(transfer.request, part)
         for transfer in world.transfers
-        if transfer.direction == "load" and transfer.wait == 0 and not transfer.failed
+        if transfer.direction == "load" and transfer.wait == 0 and not (transfer.failed or transfer.told)
         for part in _parts(transfer.blocks, scope.failed_ids)
     ]
     if world.steps and not scope.failed_ids:
@@ -77,6 +77,8 @@ def why_not(failures: tuple[Failure, ...], world: World, scope: Scope, reports: 
 
 def loaded_blocks(access: Access, scope: Scope) -> tuple[int, ...]:
     """The blocks that a step loads for a request."""
+    if not access.loaded:
+        return ()
     return access.blocks[(access.start - access.loaded) // scope.block_size : -(-access.start // scope.block_size)]
 
 

@@ -32,12 +32,15 @@ def _after(world: World, scope: Scope, contract: Contract, event: Event) -> Worl
     response = Response(_step(scope)) if isinstance(event, Schedule) else Response()
     after = apply(world, scope, contract, event, response, {})
     transfers = list(after.transfers)
+    ranks = scope.rank_numbers
     for index, (name, request) in enumerate(zip(scope.names, after.requests, strict=True)):
         if scope.saves(index) and isinstance(event, Add) and event.request == name:  # a save starts once at most
-            transfers.append(Transfer(name, "save", (), 0, over=False, claimed=request.claims))
+            transfers += [
+                Transfer(name, "save", (), 0, over=False, claimed=request.claims, rank=rank) for rank in ranks
+            ]
         if scope.loads(index) and request.stage != Stage.ABSENT:  # a load may start again after it was reported
-            load = Transfer(name, "load", (), 0, over=False, claimed=True)
-            transfers += [] if load in transfers else [load]
+            loads = [Transfer(name, "load", (), 0, over=False, claimed=True, rank=rank) for rank in ranks]
+            transfers += [load for load in loads if load not in transfers]
     return after._replace(transfers=tuple(transfers))
 
 

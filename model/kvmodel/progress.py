@@ -7,7 +7,7 @@ engine steps, transfers end, and every output carries any of the reports that ar
 
 from __future__ import annotations
 
-from kvmodel.events import DIRECTIONS, Event, Report, Schedule, TransferEnds, Update
+from kvmodel.events import DIRECTIONS, Event, Schedule, TransferEnds, Update
 from kvmodel.port import Observation
 from kvmodel.scope import Scope
 from kvmodel.world import Stage, World
@@ -39,9 +39,10 @@ def at_rest(world: World, seen: Observation) -> bool:
 def unreported(world: World, scope: Scope, event: Event) -> int:
     """The transfers that run before ``event`` and are not reported by it, as a set of bits: two for each request of the scope."""
     reports = event.reports if isinstance(event, Update) else ()
+    told = {(report.direction, report.request) for report in reports}
     bits = 0
     for transfer in world.transfers:
-        if Report(transfer.direction, transfer.request) not in reports:
+        if (transfer.direction, transfer.request) not in told:
             bits |= 1 << 2 * scope.names.index(transfer.request) + DIRECTIONS.index(transfer.direction)
     return bits
 
@@ -54,6 +55,6 @@ def stuck_message(scope: Scope, world: World, seen: Observation) -> str:
             return f"left alone, {name} is never over: it stays {phases.get(name, 'unknown to the scheduler')}"
     if world.transfers:
         transfer = world.transfers[0]
-        return f"left alone, the {transfer.direction} of {transfer.request} is never reported"
+        return f"left alone, the {transfer.label} is never reported"
     left = ", ".join(f"{name} is {phase}" for name, phase in seen.phases)
     return f"everything is over and the engine never goes idle{': ' + left if left else ''}"

@@ -30,10 +30,9 @@ class Walk(NamedTuple):
 
 def next_if_left_alone(world: World, scope: Scope, contract: Contract, seen: Observation) -> Event | None:
     """The event that comes next in the engine's own loop; None when nothing is left to happen."""
-    if scope.separate_ends:
-        for transfer in world.transfers:
-            if not transfer.over:
-                return TransferEnds(transfer.request, transfer.direction)
+    for transfer in world.transfers:
+        if transfer.told or (scope.separate_ends and not transfer.over):
+            return TransferEnds(transfer.request, transfer.direction, transfer.rank)
     if seen.pending and len(world.steps) < scope.steps_in_flight:
         return Schedule()
     if world.steps:

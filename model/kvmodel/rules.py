@@ -11,6 +11,7 @@ from itertools import combinations
 from typing import TypeVar
 
 from kvmodel.contract import Contract
+from kvmodel.early import EARLY, early_reports, silent, told_early
 from kvmodel.events import (
     DIRECTIONS,
     Abort,
@@ -42,21 +43,27 @@ def _subsets(items: list[Item]) -> Iterator[tuple[Item, ...]]:
 def possible_reports(world: World, scope: Scope, contract: Contract) -> list[Report]:
     """Every report the next output may carry, due ones first: what the relation lets the connector do, and the scope allows now."""
     return [
-        Report(direction, name, kind)
-        for kind in report_kinds(contract)
-        for index, name in enumerate(scope.names)
-        for direction in DIRECTIONS
-        if may_report(kind)(world, name, index, direction) and _in_time(world, scope, index, direction, kind)
+        *(
+            Report(direction, name, kind, rank)
+            for kind in report_kinds(contract)
+            for index, name in enumerate(scope.names)
+            for direction in DIRECTIONS
+            if may_report(kind)(world, name, index, direction)
+            for rank in scope.rank_numbers
+            if _in_time(world, scope, index, direction, kind, rank)
+        ),
+        *early_reports(world, scope, contract),
     ]
 
 
-def _in_time(world: World, scope: Scope, index: int, direction: Direction, kind: ReportKind) -> bool:
+def _in_time(world: World, scope: Scope, index: int, direction: Direction, kind: ReportKind, rank: int) -> bool:
     """A report comes after the step that announced its transfer; a request is misreported once in each way at most."""
-    if kind == "due":
-        name = scope.names[index]
-        announced = [t for t in world.transfers if t.request == name and t.direction == direction and t.wait == 0]
-        return any(transfer.over or not scope.separate_ends for transfer in announced)
-    return kind == "duplicate" or not world.requests[index].unsolicited_sent
+    if kind == "unsolicited":
+        return not world.requests[index].unsolicited_sent
+    running = [t for t in world.transfers if t.named_by(scope.names[index], direction, rank)]
+    if kind == "duplicate":  # of one rank, which has reported, while others have not
+        return not (rank and running)
+    return any((t.over or not scope.separate_ends) and not (t.wait or t.told) for t in running)
 
 
 def stoppable(world: World, scope: Scope) -> list[str]:
@@ -67,8 +74,8 @@ def stoppable(world: World, scope: Scope) -> list[str]:
 
 
 def fit_one_output(reports: tuple[Report, ...]) -> bool:
-    """A set of ids cannot name one id twice: of two reports with the same id, only one fits into one output."""
-    return len({(report.direction, report.request) for report in reports}) == len(reports)
+    """A set of ids cannot name one id twice: of two reports with the same id, only one fits into one output of a rank."""
+    return len({(report.direction, report.request, report.rank) for report in reports}) == len(reports)
 
 
 def _may_add(world: World, scope: Scope) -> bool:
@@ -117,10 +124,11 @@ def other_than_updates(world: World, scope: Scope, contract: Contract, pending: 
         if request.stage != Stage.ABSENT and not request.abort_sent
     ]
     running = [t for t in world.transfers if not t.over]
-    if scope.separate_ends:
-        events += [TransferEnds(t.request, t.direction) for t in running]
+    events += [TransferEnds(t.request, t.direction, t.rank) for t in running if scope.separate_ends or t.told]
     if contract.lossy:
-        events += [Lose(t.request, t.direction) for t in running]
+        events += [Lose(t.request, t.direction, t.rank) for t in running if not t.told]
+    elif contract.lease:
+        events += silent(world, scope)
     return events
 
 
@@ -132,7 +140,9 @@ def _allowed(world: World, scope: Scope, contract: Contract, pending: bool, even
         update_allowed(world, scope, pending)
         and set(event.reports) <= set(possible_reports(world, scope, contract))
         and set(event.stops) <= set(stoppable(world, scope))
-        and event == Update(*(tuple(sorted(set(part))) for part in (event.reports, event.stops, event.failures)))
+        and event.reports == tuple(sorted(set(event.reports)))
+        and event.stops == tuple(sorted(set(event.stops)))
+        and event.failures == tuple(sorted(set(event.failures)))
         and fit_one_output(event.reports)
         and why_not(event.failures, world, scope, event.reports) is None
     )
@@ -182,11 +192,15 @@ def refusal(world: World, scope: Scope, contract: Contract, pending: bool, event
             return f"no {event.direction} of {name} is running"
 
 
+def _loading(world: World, name: str) -> bool:
+    return any(t.request == name and t.direction == "load" for t in world.transfers)
+
+
 def connector_script(world: World, scope: Scope, contract: Contract) -> dict[str, ConnectorScript]:
     """What the scripted connector answers during the next scheduler call, request by request."""
     script = {}
     for index, (name, request) in enumerate(zip(scope.names, world.requests, strict=True)):
-        load = scope.loads(index) and not request.load_started
+        load = scope.loads(index) and (not request.load_started or (scope.loads_again and not _loading(world, name)))
         save = (
             scope.saves(index)
             and not request.save_started
@@ -242,8 +256,9 @@ class _Draft:
             self.change(name, dismissals=min(2, self.request(name).dismissals + 1), known=False)
         samples = tuple(sorted(entry.request for entry in step.scheduled if entry.samples))
         reached = {entry.request: entry.computed for entry in step.scheduled}
-        garbage = run(accesses, self.spoiled, self.scope, reached) if self.spoiled else ()
-        self.steps = (*self.steps, Step(tuple(sorted(accesses)), samples, self.before.quiescent, garbage))
+        if self.spoiled:
+            run(accesses, self.spoiled, self.scope, reached)
+        self.steps = (*self.steps, Step(tuple(sorted(accesses)), samples, self.before.quiescent))
 
     def load_in_step(self, load: LoadStarted) -> int:
         """A step begins with the load of these blocks: how many tokens it brings."""
@@ -251,13 +266,24 @@ class _Draft:
             self.spoiled.pop(block, None)
         return load.computed - load.table.index(load.blocks[0]) * self.scope.block_size
 
+    def end(self, of: Report | TransferEnds | Lose) -> None:
+        """The transfer is over, and nothing more is to be said of it."""
+        self.transfers = [t for t in self.transfers if not t.named_by(of.request, of.direction, of.rank)]
+
     def report(self, report: Report) -> None:
         if report.kind == "due":
-            self.transfers = [
-                t for t in self.transfers if (t.request, t.direction) != (report.request, report.direction)
-            ]
+            self.end(report)
             if self.contract.duplicate:
-                self.change(report.request, repeatable=(*self.request(report.request).repeatable, report.direction))
+                left = tuple(d for d in self.request(report.request).repeatable if d != report.direction)
+                self.change(report.request, repeatable=(*left, report.direction))
+        elif report.kind in EARLY:
+            if any(t.named_by(report.request, report.direction, report.rank) for t in self.transfers):
+                self.transfers = told_early(self.transfers, report)
+            else:
+                self.change(report.request, lease_over=True)
+            self.deviations.add(EARLY[report.kind])
+        elif any(t.told and t.named_by(report.request, report.direction, report.rank) for t in self.transfers):
+            self.end(report)
         elif report.kind == "duplicate":
             left = tuple(d for d in self.request(report.request).repeatable if d != report.direction)
             self.change(report.request, repeatable=left)
@@ -285,7 +311,10 @@ class _Draft:
         self.settled = self.settled or (processed.cleanup and not self.steps)
 
     def start(self, name: str, direction: Direction, blocks: tuple[int, ...], wait: int, claimed: bool) -> None:
-        self.transfers.append(Transfer(name, direction, blocks, wait, over=False, claimed=claimed))
+        self.transfers += [
+            Transfer(name, direction, blocks, wait, over=False, claimed=claimed, rank=rank)
+            for rank in self.scope.rank_numbers
+        ]
 
     def absorb(self, response: Response, script: dict[str, ConnectorScript]) -> None:
         for load in response.loads:
@@ -337,13 +366,14 @@ def apply(
             draft.change(name, abort_sent=True)
             if draft.request(name).stage == Stage.LIVE:
                 draft.notice(name)
-        case TransferEnds(name, direction):
-            draft.transfers = [
-                t._replace(over=True) if (t.request, t.direction) == (name, direction) else t for t in draft.transfers
-            ]
-        case Lose(name, direction):
-            draft.transfers = [t for t in draft.transfers if (t.request, t.direction) != (name, direction)]
-            draft.deviations.add("lossy")
+        case TransferEnds(name, direction, rank):
+            ended = next(t for t in draft.transfers if t.named_by(name, direction, rank))
+            draft.transfers = [t._replace(over=True) if t is ended else t for t in draft.transfers]
+            if ended.told:
+                draft.end(event)
+        case Lose():
+            draft.end(event)
+            draft.deviations.add("lossy" if contract.lossy else "lease")
         case Schedule():
             if response.step:
                 draft.dispatch(response.step, response.loads)

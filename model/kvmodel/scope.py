@@ -32,10 +32,8 @@ REQUEST_NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NAMES = tuple(tuple(REQUEST_NAMES[:size]) for size in range(len(REQUEST_NAMES) + 1))
 SCHEDULINGS: tuple[Scheduling, ...] = ("sync", "async")
 STEPS_IN_FLIGHT = {"sync": 1, "async": 2}
-SWITCHES = ("prefix_sharing", "early_stop", "separate_ends", "engine_order", "failed_ids")
+SWITCHES = ("prefix_sharing", "early_stop", "separate_ends", "engine_order", "loads_again", "failed_ids")
 """The fields of a Scope that are true or false."""
-_LATER = ("load_failures", "failed_ids")
-"""Fields that older scopes have not: they are only written when they have not their usual value."""
 FAILURE_POLICIES: tuple[FailurePolicy, ...] = ("fail", "recompute")
 _LISTS: dict[str, tuple[type, str]] = {
     "requests": (str, "kinds"),
@@ -49,10 +47,15 @@ _LIMITS = {
     "prompt_blocks": (1, 16),
     "output_tokens": (1, 64),
     "token_budget": (1, 2048),
+    "ranks": (1, 9),
+    "ranks_reporting": (1, 9),
 }
 _WORDS = {"scheduling": "sync or async", "load_failures": "fail or recompute"}
-_UNSET = ("blocks", "token_budget")
-"""Here 0 means that nothing was asked for: just enough blocks, and no budget."""
+_UNSET = ("blocks", "token_budget", "ranks_reporting")
+"""Here 0 means that nothing was asked for: just enough blocks, no budget, and a report from every rank."""
+LATER_FIELDS = ("loads_again", "ranks", "ranks_reporting", "load_failures", "failed_ids")
+"""Fields that came after traces and results were written: left out there while they have their default."""
+_MISSING = object()
 _PROMPT = re.compile(r"[a-z]{1,16}")
 _PRIORITIES = (0, 9)
 _FIRST_TOKEN, _OTHER_TOKEN = 10, 40
@@ -91,6 +94,12 @@ class Scope:
     """Only orders that the loop of vLLM's EngineCore can make. Sync: a request comes when no step is in flight. Async: a request
     comes when fewer steps than allowed are in flight, and a step is updated when no more may be dispatched or nothing is left to
     schedule."""
+    loads_again: bool = False
+    """A request that was preempted may load again; else each loads once."""
+    ranks: int = 1
+    """How many workers move the blocks. With more than one, each ends and reports its part of every transfer by itself."""
+    ranks_reporting: int = 0
+    """How many of them take part in a transfer, the first ones; the connector says so (``get_finished_count``). 0: all."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.requests) <= len(REQUEST_NAMES):
@@ -108,7 +117,13 @@ class Scope:
             raise KvraceError(f"load failures: {quoted(self.load_failures)} is no policy; use fail or recompute")
         if self.failed_ids and not self.load_failures:
             raise KvraceError("failed ids: no load fails in this scope; set load failures to fail or recompute")
+        if self.load_failures and self.ranks > 1:
+            raise KvraceError("load failures of several ranks are not known: use one rank, or no load failures")
         self._check_each()
+        if self.ranks_reporting > self.ranks or (self.ranks == 1 and self.ranks_reporting):
+            raise KvraceError(
+                f"ranks reporting: {self.ranks_reporting} of {self.ranks}; leave it out for a report of each"
+            )
         needed = [self.blocks_needed(index) for index in range(len(self.requests))]
         if self.blocks == 0:
             object.__setattr__(self, "blocks", sum(needed))
@@ -151,6 +166,11 @@ class Scope:
         """How many steps may be dispatched at a time (vLLM ``VllmConfig.max_concurrent_batches``)."""
         return STEPS_IN_FLIGHT[self.scheduling]
 
+    @property
+    def rank_numbers(self) -> tuple[int, ...]:
+        """The ranks that take part in a transfer, from 1 on; a rank that is alone has the number 0."""
+        return (0,) if self.ranks == 1 else tuple(range(1, (self.ranks_reporting or self.ranks) + 1))
+
     def prompt_blocks_of(self, index: int) -> int:
         """Full blocks in the prompt of request number ``index``: what a load fills."""
         return len(self.prompts[index]) if self.prompts else self.prompt_blocks
@@ -188,6 +208,10 @@ class Scope:
             parts.append(f"{self.token_budget} token{'s' if self.token_budget > 1 else ''} a step")
         if self.priorities:
             parts.append(f"priorities {','.join(map(str, self.priorities))}")
+        if self.ranks > 1:
+            parts.append(
+                f"{self.ranks} ranks" + (f", {self.ranks_reporting} reporting" if self.ranks_reporting else "")
+            )
         if self.load_failures:
             parts.append(f"load failures {self.load_failures}")
         parts += [name.replace("_", " ") for name in SWITCHES if getattr(self, name)]
@@ -195,9 +219,10 @@ class Scope:
 
     def as_dict(self) -> dict[str, Any]:
         lists = {name: list(getattr(self, name)) for name in _LISTS}
-        usual = {field.name: field.default for field in fields(self)}
-        left_out = {name for name in _LATER if getattr(self, name) == usual[name]}
-        return {name: value for name, value in {**asdict(self), **lists}.items() if name not in left_out}
+        defaults = {field.name: field.default for field in fields(self) if field.name in LATER_FIELDS}
+        return {
+            name: value for name, value in {**asdict(self), **lists}.items() if value != defaults.get(name, _MISSING)
+        }
 
     @classmethod
     def from_dict(cls, data: Any) -> Scope:
@@ -266,6 +291,39 @@ def _prefix() -> list[Scope]:
     return [Scope(mix, scheduling, prefix_sharing=True) for scheduling in SCHEDULINGS for mix in mixes]
 
 
+def _failures() -> list[Scope]:
+    mixes = [("load",), ("load_save",), ("load", "local")]
+    return [
+        Scope(mix, scheduling, prompt_blocks=2 if len(mix) == 1 else 1, load_failures=policy)
+        for policy in FAILURE_POLICIES
+        for scheduling in SCHEDULINGS
+        for mix in mixes
+    ]
+
+
+_IN_STEP = ("sync_load", "sync_load_save")
+
+
+def _sync_loads() -> list[Scope]:
+    pairs = [pair for pair in combinations_with_replacement((*_IN_STEP, *BASIC_KINDS), 2) if pair[0] in _IN_STEP]
+    return [Scope(mix, scheduling) for scheduling in SCHEDULINGS for mix in (*((kind,) for kind in _IN_STEP), *pairs)]
+
+
+def _sync_failures() -> list[Scope]:
+    alone = [Scope((kind,), prompt_blocks=2) for kind in _IN_STEP]
+    beside = [
+        Scope(("sync_load", other), prefix_sharing=shared)
+        for other in ("local", "sync_load_save")
+        for shared in (False, True)
+    ]
+    return [
+        replace(scope, scheduling=scheduling, load_failures=policy)
+        for policy in FAILURE_POLICIES
+        for scheduling in SCHEDULINGS
+        for scope in (*alone, *beside)
+    ]
+
+
 NAMED_SCOPES: dict[str, tuple[str, Any]] = {
     "seed": (
         "one load_save request: the race this project started from",
@@ -284,6 +342,19 @@ NAMED_SCOPES: dict[str, tuple[str, Any]] = {
     ),
     "chunked": ("every pair of kinds, and a step takes fewer tokens than a prompt has", _chunked),
     "priority": ("every ordered pair of kinds in a small pool, and the second request goes first", _priority),
+    "failures": (
+        "one load of two blocks and a request beside it; the load fails, in one block or both, early or at its end; both policies",
+        _failures,
+    ),
+    "failed-ids": (
+        "the same with failures that name the request, not its blocks (vLLM 0.30.0 and later)",
+        lambda: [replace(scope, failed_ids=True) for scope in _failures()],
+    ),
+    "sync-loads": ("every pair with a request that loads inside its first step", _sync_loads),
+    "sync-failures": (
+        "a load inside a step fails, alone, beside another request and under a shared prompt; both policies",
+        _sync_failures,
+    ),
     "medium": ("three requests, and pairs under preemption", _medium),
 }
 """Scopes by name: what each is for, and how its cases are made."""

@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 from kvmodel.events import Direction
 
+LATER_FIELDS = frozenset({"rank", "told", "lease_over", "loaded", "garbage", "failed", "in_step"})
+"""Fields of the records below that came after traces were written: a trace leaves them out while they have their default."""
+
 
 class Stage(IntEnum):
     """A request as its client sees it."""
@@ -40,6 +43,8 @@ class RequestState(NamedTuple):
     dismissals: int = 0
     repeatable: tuple[Direction, ...] = ()
     unsolicited_sent: bool = False
+    lease_over: bool = False
+    """The time of its save was up before the save began (contract ``lease``)."""
 
 
 class Access(NamedTuple):
@@ -58,8 +63,8 @@ class Access(NamedTuple):
 
 class Step(NamedTuple):
     """A dispatched step. ``samples`` names the requests that get a token from it; ``cleanup`` says that it was scheduled when
-    every request was already over and every transfer reported. ``garbage``: the requests for which it computes with KV that is not
-there, since a load failed (:mod:`kvmodel.failures`)."""
+    every request was already over and every transfer reported. ``garbage``: the requests for which it computed with KV that is
+    not there, since a load failed while it was in flight (:mod:`kvmodel.failures`)."""
 
     accesses: tuple[Access, ...]
     samples: tuple[str, ...]
@@ -71,8 +76,10 @@ class Transfer(NamedTuple):
     """A transfer that has not been reported. It touches its blocks until it is ``over``.
 
     ``wait``: how many steps dispatched earlier must still be processed before a report can come; a load is announced to the
-    workers with a step, so no output of an earlier step can carry its report. ``claimed``: the scheduler was told of it.
-    ``failed``: a load that was reported to have failed, and is not yet reported as over.
+    workers with a step, so no output of an earlier step can carry its report. ``claimed``: the scheduler was told of it, and not
+    yet that it is over. ``rank``: whose part of the transfer this is; each rank has one of its own. ``told``: it was reported
+    although it runs, and how (contracts ``late`` and ``lease``). ``failed``: a load that was reported to have failed, and is not
+    yet reported as over.
     """
 
     request: str
@@ -81,7 +88,18 @@ class Transfer(NamedTuple):
     wait: int
     over: bool
     claimed: bool
+    rank: int = 0
+    told: str = ""
     failed: bool = False
+
+    @property
+    def label(self) -> str:
+        """``load of A``, and whose part of it."""
+        return f"{self.direction} of {self.request}" + (f" on rank {self.rank}" if self.rank else "")
+
+    def named_by(self, request: str, direction: Direction, rank: int) -> bool:
+        """Whether an event or a report speaks of it."""
+        return (self.request, self.direction, self.rank) == (request, direction, rank)
 
 
 class World(NamedTuple):

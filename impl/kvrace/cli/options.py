@@ -6,7 +6,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from kvmodel.contract import EXACTLY_ONCE, MEANINGS
+from kvmodel.contract import ALL_MEANINGS, EXACTLY_ONCE, MEANINGS
 from kvmodel.errors import KvraceError
 from kvmodel.properties import PROPERTY_NAMES
 from kvmodel.relation.policies import POLICIES
@@ -104,7 +104,7 @@ Contract = Annotated[
     typer.Option(
         "--contract",
         metavar="NAME[,NAME]",
-        help=f"What the connector may do: {', '.join(MEANINGS)}. 'kvrace check --list' says what each means. "
+        help=f"What the connector may do: {', '.join(ALL_MEANINGS)}. 'kvrace check --list' says what each means. "
         f"Default: {EXACTLY_ONCE}.",
         callback=_not_empty,
         rich_help_panel=_SUBJECT,

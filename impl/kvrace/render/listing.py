@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kvmodel.contract import MEANINGS
+from kvmodel.contract import ALL_MEANINGS
 from kvmodel.milestones import MILESTONES
 from kvmodel.properties import PROPERTIES
 from kvmodel.scope import KINDS, NAMED_SCOPES, named_scope
@@ -22,7 +22,7 @@ def listing() -> RenderableType:
     return Group(
         *_section("--scope", "what is explored", scopes),
         *_section("--requests", "the kinds of request", KINDS.items()),
-        *_section("--contract", "the connector may", MEANINGS.items()),
+        *_section("--contract", "the connector may", ALL_MEANINGS.items()),
         *_section("--property", "holds when", properties),
         *_section("reached", "the situations of which a scope should have some", milestones),
     )

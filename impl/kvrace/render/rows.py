@@ -9,21 +9,38 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from kvmodel.events import Abort, Add, Lose, Report, Schedule, TransferEnds, Update
+from kvmodel.events import Abort, Add, FailedPart, Lose, Report, ReportKind, Schedule, TransferEnds, Update
 from kvmodel.playback import Frame
 
+_HOW: dict[ReportKind, str] = {
+    "due": "done",
+    "duplicate": "done again",
+    "unsolicited": "done (unasked)",
+    "late": "done (too early)",
+    "expired": "time is up",
+}
 Place = Literal["free", "kept", "owned"]
 Touch = Literal["load", "save", "step"]
 TOUCH_SIGNS: dict[Touch, str] = {"load": "↓", "save": "↑", "step": "•"}
 CACHED_SIGN = "≡"
+SPOILED_SIGN = "!"
 CELL_MEANINGS = {
     "×": "A×1: owner and reference count",
     "kept": "kept: held back until a dispatched step is over",
     "↓": "↓A: the load of A writes here",
     "↑": "↑A: the save of A reads here",
+    "@": "A@2: the part of rank 2",
     "•": "•A: a dispatched step works here for A",
     "≡": "≡: offered by the prefix cache",
+    SPOILED_SIGN: f"{SPOILED_SIGN}: holds something else than it should, since a load failed",
 }
+_FAILED: dict[FailedPart, str] = {
+    "all": "{} invalid",
+    "first": "{} invalid (first block)",
+    "last": "{} invalid (last block)",
+    "id": "{} failed",
+}
+"""How the connector's lane says that the load of a request failed."""
 LANE_MEANINGS = {
     "keeps": "keeps A: A is over, its blocks are held",
     "drops": "drops A: A is forgotten, its blocks are free",
@@ -72,6 +89,7 @@ class BlockState:
     twice: bool
     cached: bool
     touches: tuple[tuple[Touch, str], ...]
+    spoiled: bool = False
 
     @property
     def holder(self) -> str:
@@ -83,7 +101,13 @@ class BlockState:
 
     def __str__(self) -> str:
         touches = "".join(TOUCH_SIGNS[kind] + name for kind, name in self.touches)
-        return self.holder + (CACHED_SIGN if self.cached else "") + (f" {touches}" if touches else "")
+        signs = (CACHED_SIGN if self.cached else "") + (SPOILED_SIGN if self.spoiled else "")
+        return self.holder + signs + (f" {touches}" if touches else "")
+
+
+def at_rank(name: str, rank: int) -> str:
+    """A request's name, and whose part of its transfer is meant: ``A@2``."""
+    return f"{name}@{rank}" if rank else name
 
 
 def rows_of(frames: Sequence[Frame], loop_start: int | None = None) -> list[Row]:
@@ -138,28 +162,29 @@ def _scheduler(before: Frame, frame: Frame) -> str:
 def _connector(before: Frame, frame: Frame) -> str:
     words = []
     match frame.event:
-        case Update(reports):
-            words += _reported(reports)
-        case TransferEnds(name, direction):
-            words.append(f"{direction} {name} ends")
-        case Lose(name, direction):
-            words.append(f"{direction} {name} lost")
+        case Update(reports, _, failures):
+            words += [*_reported(reports), *(_FAILED[failure.part].format(failure.request) for failure in failures)]
+        case TransferEnds(name, direction, rank):
+            words.append(f"{direction} {at_rank(name, rank)} ends")
+        case Lose(name, direction, rank):
+            words.append(f"{direction} {at_rank(name, rank)} lost")
     return ", ".join([*words, *starts(before, frame)])
 
 
 def starts(before: Frame, frame: Frame) -> list[str]:
     """The transfers that the event made begin."""
     known = {(t.request, t.direction, t.blocks) for t in before.world.transfers}
-    return [
+    begun = [
         f"{transfer.direction} {transfer.request} starts" + ("" if transfer.claimed else " (hidden)")
         for transfer in frame.world.transfers
-        if (transfer.request, transfer.direction, transfer.blocks) not in known
+        if (transfer.request, transfer.direction, transfer.blocks) not in known and not transfer.failed
     ]
+    begun += [f"load {load.request} in the step" for load in frame.response.loads if load.in_step]
+    return list(dict.fromkeys(begun))  # all ranks at once
 
 
 def _reported(reports: Iterable[Report]) -> list[str]:
-    how = {"due": "done", "duplicate": "done again", "unsolicited": "done (unasked)"}
-    return [f"{report.direction} {report.request} {how[report.kind]}" for report in reports]
+    return [f"{report.direction} {at_rank(report.request, report.rank)} {_HOW[report.kind]}" for report in reports]
 
 
 def block_states(frame: Frame) -> dict[int, BlockState]:
@@ -174,12 +199,13 @@ def _block_state(frame: Frame, block: int, count: int) -> BlockState:
     place: Place = "free" if block in seen.free else "kept" if block in seen.held_back else "owned"
     owners = tuple(name for name, blocks in seen.owned if block in blocks)
     twice = seen.free.count(block) > 1
-    return BlockState(place, owners, count, twice, block in seen.cached, tuple(_touches(frame, block)))
+    spoiled = block in dict(frame.world.spoiled)
+    return BlockState(place, owners, count, twice, block in seen.cached, tuple(_touches(frame, block)), spoiled)
 
 
 def _touches(frame: Frame, block: int) -> Iterator[tuple[Touch, str]]:
     for transfer in frame.world.transfers:
         if not transfer.over and block in transfer.blocks:
-            yield transfer.direction, transfer.request
+            yield transfer.direction, at_rank(transfer.request, transfer.rank)
     for name in sorted({a.request for step in frame.world.steps for a in step.accesses if block in a.blocks}):
         yield "step", name

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 import kvrace
-from kvmodel.contract import EXACTLY_ONCE, MEANINGS, Contract
+from kvmodel.contract import ALL_MEANINGS, EXACTLY_ONCE, Contract
 from kvmodel.port import Identity
 from kvmodel.scope import NAMED_SCOPES, Scope
 from kvrace.render.conformance import conformance_line, divergence
@@ -108,7 +108,7 @@ def scope_lines(name: str, scopes: Sequence[Scope]) -> list[str]:
 def contract_lines(contract: Contract) -> list[str]:
     if not contract.names:
         return [f"{EXACTLY_ONCE}: the connector keeps every rule ('kvrace check --list' names them)"]
-    return [f"{name}: the connector may {MEANINGS[name]}" for name in str(contract).split(",")]
+    return [f"{name}: the connector may {ALL_MEANINGS[name]}" for name in str(contract).split(",")]
 
 
 def report(

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from kvmodel.contract import MEANINGS, Contract
+from kvmodel.contract import ALL_MEANINGS, Contract
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.events import Schedule, Update
 from kvmodel.properties import PROPERTIES
@@ -113,7 +113,7 @@ def _scheduler_path(recorded: RecordedTrace) -> str | None:
 def _docstring(recorded: RecordedTrace) -> list[str]:
     rule = next(rule for rule in PROPERTIES if rule.name == recorded.property)
     contract = str(recorded.contract)
-    meanings = "; ".join(MEANINGS[name] for name in contract.split(","))
+    meanings = "; ".join(ALL_MEANINGS[name] for name in contract.split(","))
     lines = docstring_lines(f"{rule.name}: {recorded.message}")
     lines += ["", *docstring_lines(f"The rule: {rule.meaning} ({rule.source}).")]
     lines += [""]

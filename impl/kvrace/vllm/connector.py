@@ -30,6 +30,7 @@ class ScriptedConnector(KVConnectorBase_V1):
         self.loads: list[LoadStarted] = []
         self.handovers: list[Handover] = []
         self._computed: dict[str, int] = {}
+        self.finished_count: int | None = None
 
     def begin(self, script: dict[str, ConnectorScript]) -> None:
         """Forget the last call and take the script of the next."""
@@ -65,6 +66,10 @@ class ScriptedConnector(KVConnectorBase_V1):
         blocks = tuple(block_ids)
         self.handovers.append(Handover(request.request_id, blocks))
         return bool(blocks) and self.script[request.request_id].save == "claimed", None
+
+    def get_finished_count(self) -> int | None:
+        """How many ranks report each transfer; None for all."""
+        return self.finished_count
 
     # The worker half is never used; the base class declares it abstract.
 

@@ -179,6 +179,7 @@ def _make_config(
     )
 
     from kvrace.vllm.connector import CONNECTOR_NAME
+    from kvrace.vllm.failures import failure_policy
 
     model = ModelConfig(model=model_folder(), skip_tokenizer_init=True, dtype="float32", seed=0)
     config = VllmConfig(

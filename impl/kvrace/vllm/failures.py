@@ -40,7 +40,11 @@ def check_failures_known(api: Api, scope: Scope) -> None:
     for is_needed, known, what in (
         (True, "invalid_block_ids" in fields, "load failures (invalid_block_ids, since 0.11.2)"),
         (scope.failed_ids, "failed_recving" in fields, "failed loads by id (failed_recving, since 0.30.0)"),
-        (scope.load_failures == "fail", bool(failure_policy("fail")), "policy 'fail' (kv_load_failure_policy, since 0.13.0)"),
+        (
+            scope.load_failures == "fail",
+            bool(failure_policy("fail")),
+            "policy 'fail' (kv_load_failure_policy, since 0.13.0)",
+        ),
     ):
         if is_needed and not known:
             raise UnknownSubject(f"vLLM {api.version} has no {what}: leave it out of the scope")

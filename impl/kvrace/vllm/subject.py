@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import traceback
 from collections import deque
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kvmodel.errors import KvraceError
-from kvmodel.events import Abort, Add, Event, Schedule, Update
+from kvmodel.events import Abort, Add, Event, Report, Schedule, Update
 from kvmodel.port import (
     Capture,
     ConnectorScript,
@@ -31,6 +32,7 @@ from kvrace.vllm.environment import make_config
 from kvrace.vllm.failures import check_failures_known, put_failures
 from kvrace.vllm.moves import moves_of, places_of
 from kvrace.vllm.observation import observe
+from kvrace.vllm.ranks import aggregated, aggregator_class, counts_left, make_aggregator
 from kvrace.vllm.state import capture_rules, compared_like_stock, foreign_classes
 
 _TOKEN, _STOP_TOKEN = 5, 99
@@ -63,7 +65,13 @@ class VllmSubject:
     Files of a subclass are shown relative to ``folder`` if they lie below it.
     """
 
-    def __init__(self, scope: Scope, scheduler_class: type | None = None, folder: str | None = None) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        scheduler_class: type | None = None,
+        folder: str | None = None,
+        aggregator: type | None = None,
+    ) -> None:
         self.scope = scope
         self.records = False
         self._api: Api = load_api()
@@ -76,6 +84,8 @@ class VllmSubject:
         self._shown = partial(_shown, folders=(self._api.folder, folder))
         self._places = places_of(self._class, self._shown)
         self._requests = {name: self._api.request_maker(scope, index) for index, name in enumerate(scope.names)}
+        self._aggregator_class = (aggregator or aggregator_class()) if scope.ranks > 1 else None
+        self.aggregator: Any = None
         self._steps: deque[tuple[Any, tuple[str, ...]]] = deque()
         self._pending = False
         self._delivered: tuple[str, ...] = ()
@@ -97,6 +107,8 @@ class VllmSubject:
             self._refresh_classes()
         try:
             self.scheduler = self._api.make_scheduler(self._class, self._config, self.scope)
+            if self._aggregator_class is not None:
+                self.aggregator = make_aggregator(self._aggregator_class, self.scheduler.connector, self.scope)
             self._pending = bool(self.scheduler.has_requests())
         except (Exception, SystemExit) as error:
             raise KvraceError(
@@ -169,9 +181,16 @@ class VllmSubject:
     def _update(self, event: Update) -> tuple[str, ...]:
         output, samples = self._steps.popleft()
         tokens = {name: [_STOP_TOKEN if name in event.stops else _TOKEN] for name in samples}
-        sending = SortedIds(report.request for report in event.reports if report.direction == "save")
-        receiving = SortedIds(report.request for report in event.reports if report.direction == "load")
-        answer = self._api.runner_output(list(output.num_scheduled_tokens), tokens, sending, receiving)
+
+        def of_rank(reports: Iterable[Report]) -> Any:
+            sending = SortedIds(report.request for report in reports if report.direction == "save")
+            receiving = SortedIds(report.request for report in reports if report.direction == "load")
+            return self._api.runner_output(list(output.num_scheduled_tokens), tokens, sending, receiving)
+
+        if self.aggregator is None:
+            answer = of_rank(event.reports)
+        else:
+            answer = aggregated(self.aggregator, self.scope, event.reports, of_rank)
         put_failures(answer.kv_connector_output, event.failures, self.scheduler.connector.script)
         outputs = self.scheduler.update_from_output(output, answer)
         if not isinstance(outputs, dict):
@@ -184,7 +203,10 @@ class VllmSubject:
 
     def observe(self) -> Observation:
         stock = self._api.stock_attributes[self._api.scheduler] if self._foreign else None
-        return observe(self.scheduler, self.scope.names, len(self._steps), self._pending, stock)
+        seen = observe(self.scheduler, self.scope.names, len(self._steps), self._pending, stock)
+        if self.aggregator is None or self._steps:
+            return seen
+        return seen._replace(tables=(*seen.tables, *counts_left(self.aggregator, self.scope.names)))
 
     def capture(self, names: dict[int, int]) -> Capture:
         scheduler, walk = self.scheduler, self._walk
@@ -193,7 +215,8 @@ class VllmSubject:
         in_flight = tuple((tuple(output.num_scheduled_tokens.items()), samples) for output, samples in self._steps)
         # A subclass may keep state in its class, and may look into steps in flight unless it says that it does not.
         outputs = [] if self._like_stock else [output for output, _ in self._steps]
-        return walk.capture((scheduler, outputs), names, in_flight, tuple(self._steps), classes=self._foreign)
+        root = (scheduler, outputs) if self.aggregator is None else (scheduler, outputs, self.aggregator)
+        return walk.capture(root, names, in_flight, tuple(self._steps), classes=self._foreign)
 
     def restore(self, snapshot: Any) -> None:
         self._steps = deque(self._walk.restore(snapshot))

@@ -5,8 +5,9 @@ A transfer touches its blocks until it is reported. That is the worst case: one 
 
 from __future__ import annotations
 
+from typing import Literal
+
 from kvmodel.contract import Contract
-from kvmodel.events import ReportKind
 from kvmodel.relation.policies import Policy
 from kvmodel.relation.reports import addressed, addressed_to_nobody, hearing_checks, hearing_fence, hears
 from kvmodel.relation.terms import Action, Change, Formula, Named
@@ -40,7 +41,10 @@ NEVER_CLAIMED = Named(
 )
 IS_A_SAVE = Named("the report is one of a save", d.is_(SAVE), "contract `unsolicited`")
 
-REPORT_GUARDS: dict[ReportKind, tuple[Named, ...]] = {
+KnownReport = Literal["due", "duplicate", "unsolicited"]
+"""The kinds of report that the relation has; those of further contracts are in :mod:`kvmodel.early`."""
+
+REPORT_GUARDS: dict[KnownReport, tuple[Named, ...]] = {
     "due": (RUNS,),
     "duplicate": (WAS_REPORTED,),
     "unsolicited": (IS_A_SAVE, NEVER_CLAIMED),
@@ -48,9 +52,9 @@ REPORT_GUARDS: dict[ReportKind, tuple[Named, ...]] = {
 """What the connector itself must see to when it sends a report of each kind; a contract allows some of the kinds."""
 
 
-def report_kinds(contract: Contract) -> tuple[ReportKind, ...]:
+def report_kinds(contract: Contract) -> tuple[KnownReport, ...]:
     """The kinds of report that the contract allows."""
-    allowed: dict[ReportKind, bool] = {
+    allowed: dict[KnownReport, bool] = {
         "due": True,
         "duplicate": contract.duplicate,
         "unsolicited": contract.unsolicited,
@@ -157,7 +161,7 @@ def _unsolicited(policy: Policy, in_time: bool) -> tuple[Action, ...]:
     )
 
 
-def _report(kind: ReportKind, policy: Policy, in_time: bool) -> tuple[Action, ...]:
+def _report(kind: KnownReport, policy: Policy, in_time: bool) -> tuple[Action, ...]:
     match kind:
         case "due":
             return _both("report", policy, REPORT_GUARDS[kind], _over(), "a transfer is over and reported")

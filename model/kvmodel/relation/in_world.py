@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import cache
 
 from kvmodel.contract import Contract
-from kvmodel.events import Direction, ReportKind
-from kvmodel.relation.connector import REPORT_GUARDS
+from kvmodel.events import Direction
+from kvmodel.relation.connector import REPORT_GUARDS, KnownReport
 from kvmodel.relation.lifecycle import answer_guards
 from kvmodel.relation.terms import (
     And,
@@ -76,7 +76,7 @@ def _all(readings: list[Guard]) -> Guard:
 
 
 @cache
-def may_report(kind: ReportKind) -> Guard:
+def may_report(kind: KnownReport) -> Guard:
     """The connector's guards of a report of this kind."""
     return _reading(conjunction(guard.formula for guard in REPORT_GUARDS[kind]))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from kvmodel.contract import Contract
+from kvmodel.contract import FURTHER, Contract
+from kvmodel.errors import KvraceError
 from kvmodel.relation.connector import connector_actions
 from kvmodel.relation.lifecycle import add, ends
 from kvmodel.relation.policies import Policy
@@ -23,6 +24,14 @@ class Model:
     policy: Policy
     contract: Contract
     assumed: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Raises KvraceError for a contract that the relation does not know."""
+        unknown = sorted(self.contract.names & FURTHER.keys())
+        if unknown:
+            raise KvraceError(
+                f"the relation does not know contract `{unknown[0]}`; only orders played on a scheduler do"
+            )
 
     @cached_property
     def actions(self) -> tuple[Action, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kvmodel.errors import KvraceError
 from kvmodel.relation.finite import FiniteInstance
 from kvmodel.relation.ground import Cell, Universe
 from kvmodel.relation.model import Model
@@ -106,6 +107,8 @@ def _fences(action: Action) -> Formula:
 def universe_of(scope: Scope, blocks: int | None = None, ids: tuple[str, ...] = ()) -> Universe:
     """The elements a scope has: its requests by their letters, its blocks and the steps in flight by number, from 1. An instance
     may have other ``blocks`` than its scope; ``ids`` names the requests (default: each by its own letter)."""
+    if scope.ranks > 1:
+        raise KvraceError("the relation knows one rank only; leave out ranks, or play the scope without it")
     requests = tuple(REQUEST.element(name) for name in scope.names)
     size = scope.blocks if blocks is None else blocks
     pool = tuple(BLOCK.element(str(number + 1)) for number in range(size))
