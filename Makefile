@@ -44,7 +44,7 @@ test: $(VLLM) ## run the fast tests
 	$(PYTEST) $(ARGS)
 
 test-slow: $(VLLM) $(LIVE) ## run only the slow tests, those left out by `make test`
-	@status=0; echo '$(PYTEST) -m slow $(ARGS)'; $(PYTEST) -m slow $(ARGS) || status=$$?; \
+	@status=0; echo '$(PYTEST) --maxschedchunk 1 -m slow $(ARGS)'; $(PYTEST) --maxschedchunk 1 -m slow $(ARGS) || status=$$?; \
 	if [ $$status -eq 5 ]; then echo "make: there are no slow tests"; elif [ $$status -ne 0 ]; then exit $$status; fi
 
 stateful: $(VLLM) ## random orders on the pinned vLLM; PROFILE=dev, ci or nightly

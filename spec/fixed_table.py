@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 from spec.markdown import markdown_table
+from spec.runs import explored
 
-from kvmodel.contract import EXACTLY_ONCE, MEANINGS, Contract
+from kvmodel.contract import EXACTLY_ONCE, MEANINGS
 from kvmodel.properties import PROPERTY_NAMES
-from kvmodel.scope import NAMED_SCOPES, Scope, both_schedulers, named_scope
-from kvrace.check import check
 from kvrace.result import CheckResult
-from kvrace.subjects import choose_subject
 
 EVERYTHING = "unclaimed,duplicate,unsolicited,lossy"
 PAIR = "load_save,local"
@@ -21,11 +17,6 @@ RUNS: tuple[tuple[str, str], ...] = (
     ("load_save", EVERYTHING),
 )
 """Scope and contract of each row: every scope that can be exhausted, and every contract in a smaller one."""
-
-
-def run(scope: str, contract: str) -> CheckResult:
-    scopes = named_scope(scope) if scope in NAMED_SCOPES else both_schedulers(Scope(tuple(scope.split(","))))
-    return check(choose_subject("fixed", None).make, scopes, Contract.parse(contract), scope_name=scope)
 
 
 def row(result: CheckResult) -> list[str]:
@@ -44,12 +35,7 @@ def row(result: CheckResult) -> list[str]:
 
 
 def fixed() -> str:
-    rows = []
-    for scope, contract in RUNS:
-        print(f"  fixed, {scope} under {contract} …", file=sys.stderr, flush=True)
-        result = run(scope, contract)
-        assert result.complete
-        rows.append(row(result))
+    rows = [row(explored("fixed", scope, contract)) for scope, contract in RUNS]
     return markdown_table(
         ["scope", "contract", "exhausted", "properties that hold", "violated, and a shortest order"], rows
     )

@@ -19,6 +19,7 @@ from spec.markdown import markdown_table
 from spec.proof_tables import PROOF_RUNS, PROOF_TABLES
 from spec.relation_tables import RELATION_TABLES
 from spec.remedy_tables import REMEDY_RUNS
+from spec.runs import explored, of_stock
 from spec.spin_table import agreement
 
 import kvrace
@@ -28,7 +29,6 @@ from kvmodel.differences import ASPECTS
 from kvmodel.milestones import MILESTONES
 from kvmodel.properties import PROPERTIES, PROPERTY_NAMES
 from kvmodel.scope import KINDS, NAMED_SCOPES, named_scope
-from kvrace.check import check
 from kvrace.diff import diff
 from kvrace.diffresult import DiffResult
 from kvrace.mutants import Mutant, kill_table
@@ -93,20 +93,6 @@ def _length(violation: Violation) -> str:
     return f"{len(violation.events)} events"
 
 
-@cache
-def _check_vllm(name: str, contract: str, conformance: str | None = None) -> CheckResult:
-    """Two tables are made from the same runs, and a run takes up to a minute."""
-    from kvrace.vllm.subject import VllmSubject
-
-    print(f"  {name} under {contract} …", file=sys.stderr, flush=True)
-    return check(VllmSubject, named_scope(name), Contract.parse(contract), scope_name=name, conformance=conformance)
-
-
-def _stock(name: str, contract: str) -> CheckResult:
-    """The stock scheduler under a contract; the run under the default contract says how far it conforms, too."""
-    return _check_vllm(name, contract, "assert" if contract == EXACTLY_ONCE else None)
-
-
 def _row(result: CheckResult) -> list[str]:
     found: dict[str, list[str]] = {}
     for violation in result.violations:
@@ -125,11 +111,10 @@ def _row(result: CheckResult) -> list[str]:
 
 def findings() -> str:
     """The honest table of the README: the stock scheduler in the default scopes under every contract."""
-    results = [_stock("small", contract) for contract in MEANINGS]
-    results += [_stock(name, EXACTLY_ONCE) for name in FINDINGS_SCOPES[1:]]
+    results = [of_stock("small", contract) for contract in MEANINGS]
+    results += [of_stock(name) for name in FINDINGS_SCOPES[1:]]
     identity = results[0].cases[0].identity
     head = ["scope", "contract", "exhausted", "violated (events of a shortest order, blame)", "properties that hold"]
-    assert all(result.complete for result in results)
     return (
         f"Stock vLLM {identity.version}, `Scheduler` and `AsyncScheduler`, by kvrace {kvrace.__version__}:\n\n"
         + markdown_table(head, [_row(result) for result in results])
@@ -141,7 +126,7 @@ def orders() -> str:
     rows = []
     seen = set()
     for contract in MEANINGS:
-        for violation in _stock("small", contract).violations:
+        for violation in of_stock("small", contract).violations:
             if violation.signature in seen:
                 continue
             seen.add(violation.signature)
@@ -166,9 +151,9 @@ def conformance() -> str:
     rows = []
     for name in CONFORMANCE_SCOPES:
         for policy in ("assert", "wait_for_all") if name == "small" else ("assert",):
-            result = _check_vllm(name, EXACTLY_ONCE, policy)
+            result = explored("vllm", name, conformance=policy)
             found = result.conformance
-            assert found is not None and result.complete and found.judged == result.transitions
+            assert found is not None and found.judged == result.transitions
             assert found.unexplained == 0, f"{name}: a divergence from {policy} that no broken property explains"
             assert policy != "assert" or not found.divergences, f"{name}: vLLM does not do what policy assert does"
             shorts = ", ".join(dict.fromkeys(one.divergence.short for one in found.divergences))

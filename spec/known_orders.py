@@ -13,42 +13,30 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from spec.read_sources import folders
+from spec.runs import explored, of_stock
 
 import kvrace
-from kvmodel.contract import EXACTLY_ONCE, MEANINGS, Contract
-from kvmodel.scope import named_scope
-from kvrace.check import check
+from kvmodel.contract import EXACTLY_ONCE, MEANINGS
 from kvrace.files import write_atomically
 from kvrace.known.orders import FORMAT, ORDERS, VERSION
 from kvrace.known.sources import scheduler_digests
 from kvrace.releases import CACHE, Release, pinned, unpacked
 from kvrace.result import CaseResult, CheckResult, Violation
-from kvrace.subjects import choose_subject
 
 ROOT = Path(__file__).resolve().parent.parent
 DROP_IN_SCOPES = {EXACTLY_ONCE: "small"}
 """The scope in which the drop-in is played under a contract; under the others it is ``seed``."""
 
 
-def _run(subject: str, scope: str, contract: str) -> CheckResult:
-    print(f"  {subject}: {scope} under {contract} …", file=sys.stderr, flush=True)
-    make = choose_subject(subject, None).make
-    return check(make, named_scope(scope), Contract.parse(contract), scope_name=scope)
-
-
-_stock = partial(_run, "vllm")
-
-
-def part(stock: Callable[[str, str], CheckResult] = _stock) -> dict[str, Any]:
-    """What the file says of the release that this process imports. ``stock`` runs its schedulers in a scope under a contract."""
-    results = [("stock", stock("small", contract)) for contract in MEANINGS]
-    results += [("fixed", _run("fixed", DROP_IN_SCOPES.get(name, "seed"), name)) for name in MEANINGS]
+def part() -> dict[str, Any]:
+    """What the file says of the release that this process imports."""
+    results = [("stock", of_stock("small", contract)) for contract in MEANINGS]
+    results += [("fixed", explored("fixed", DROP_IN_SCOPES.get(name, "seed"), name)) for name in MEANINGS]
     import vllm
 
     return {

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 
 import pytest
+from spec.runs import SHARED
 
 from kvrace.spin import missing
 from kvrace.vllm.environment import VllmUnavailable, import_vllm
@@ -34,6 +37,13 @@ def _spin_where_marked(request: pytest.FixtureRequest) -> None:
         pytest.skip(f"not installed: {', '.join(missing())} (Debian packages spin, gcc, libc6-dev)")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """The processes of one run of the tests share what several tests are made from (:mod:`spec.runs`)."""
+    if not hasattr(config, "workerinput"):
+        folder = os.environ[SHARED] = tempfile.mkdtemp(prefix="kvrace-runs-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest test begins first: with two processes the other one has something to do meanwhile."""
-    items.sort(key=lambda item: item.name != "test_tables_from_runs_of_the_stock_scheduler_are_fresh")
+    """The longest tests begin first, so that no process ends long before the others; what is made of their results comes later."""
+    items.sort(key=lambda item: max((sum(mark.args) for mark in item.iter_markers("slow")), default=0), reverse=True)

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spec.generate import FROM_RUNS, FROM_THE_MODEL, MARK, _stock, pages, table, with_tables
+from spec.generate import CONFORMANCE_SCOPES, FROM_RUNS, FROM_THE_MODEL, MARK, pages, table, with_tables
 from spec.known_orders import part, with_release
+from spec.runs import of_stock
 
+from kvmodel.contract import EXACTLY_ONCE, MEANINGS
 from kvrace.known.orders import ORDERS
 
 
@@ -39,10 +41,25 @@ def test_tables_from_the_model_are_fresh(page) -> None:
 
 
 _OF_THE_STOCK_SCHEDULER = {"findings", "orders", "conformance"}
-"""These tables share their runs, so one test makes them all."""
+"""These tables share their runs, with each other and with the file of known orders."""
 _ROW_BY_ROW = {"fixed"}
 """In tests/real/test_fixed.py."""
-"""These tables share their runs, with each other and with the file of known orders, so one test makes them all."""
+_SECONDS = {"single": 20, "unclaimed": 60, "duplicate": 70, "unsolicited": 50, "lossy": 60, "stops": 60, "priority": 60}
+_RUNS = [*(("small", contract) for contract in MEANINGS), *((name, EXACTLY_ONCE) for name in CONFORMANCE_SCOPES[1:])]
+
+
+@pytest.mark.vllm
+@pytest.mark.parametrize(
+    ("scope", "contract"),
+    [pytest.param(*run, marks=pytest.mark.slow(max(_SECONDS.get(word, 35) for word in run))) for run in _RUNS],
+)
+def test_the_stock_scheduler_is_exhausted_and_does_what_policy_assert_does(scope: str, contract: str) -> None:
+    """Each run on its own, so that processes share them. The tables below, and tests elsewhere, are made from the same runs."""
+    result = of_stock(scope, contract)
+    assert result.complete
+    if contract == EXACTLY_ONCE:
+        assert result.conformance is not None and result.conformance.judged == result.transitions
+        assert result.conformance.divergences == ()
 
 
 @pytest.mark.vllm
@@ -50,7 +67,12 @@ _ROW_BY_ROW = {"fixed"}
 def test_tables_from_runs_of_the_stock_scheduler_are_fresh() -> None:
     for page in pages():
         _is_fresh(page, _OF_THE_STOCK_SCHEDULER)
-    assert with_release(part(_stock)) == ORDERS.read_text(), "stale: python -m spec.known_orders"
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_the_known_orders_are_fresh() -> None:
+    assert with_release(part()) == ORDERS.read_text(), "stale: python -m spec.known_orders"
 
 
 def _other_runs() -> list[Any]:

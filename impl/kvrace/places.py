@@ -10,6 +10,7 @@ import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from types import CodeType, FrameType
 from typing import Any, Literal
 
@@ -65,15 +66,21 @@ class Places:
 
     def definition(self, otherwise: str) -> str:
         """Where the class is defined; where there is no source to look into, its method ``otherwise``."""
-        try:
-            _, index = inspect.findsource(self._kind)
-            file = inspect.getfile(self._kind)
-        except (OSError, TypeError):
-            return self.entry(otherwise)
-        return self._text(file, index + 1, self._kind.__name__)
+        found = _defined(self._kind)
+        return self._text(*found, self._kind.__name__) if found else self.entry(otherwise)
 
     def _text(self, file: str, line: int, function: str) -> str:
         return f"{self._shown(file)}:{line} in {function}"
+
+
+@cache
+def _defined(kind: type) -> tuple[str, int] | None:
+    """File and line of a class, found once: Python parses the whole file for it, which takes longer than many a case."""
+    try:
+        _, index = inspect.findsource(kind)
+        return inspect.getfile(kind), index + 1
+    except (OSError, TypeError):
+        return None
 
 
 def _code(function: Any) -> CodeType | None:

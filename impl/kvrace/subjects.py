@@ -15,8 +15,9 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
+from pathlib import Path
 from typing import Any, TextIO
 
 from kvmodel.errors import KvraceError, quoted
@@ -45,6 +46,8 @@ class SubjectChoice:
     make: Callable[[Scope], Subject]
     schedulings: tuple[Scheduling, ...]
     note: str | None = None
+    patch: str | None = None
+    """The file that vLLM was patched with, as the user has named it."""
 
     def cases(self, scopes: Sequence[Scope], scheduler: str | None) -> list[Scope]:
         """The scopes this subject can play. Raises KvraceError when ``--scheduler`` asks for one it cannot."""
@@ -79,6 +82,22 @@ def choose_subject(
             f"unknown subject {quoted(spec)}: use vllm, fixed, reference, module:Class, or a remedy: {', '.join(POLICIES)}"
         )
     return _class(spec, importing)
+
+
+def choose_patched(
+    spec: str | None, policy: str | None, patch: str | None, importing: Callable[[bool], None] = lambda _: None
+) -> SubjectChoice:
+    """The same on a private copy of vLLM that the diff ``patch`` is applied to, if there is one; then the subject is vLLM's unless
+    ``spec`` says otherwise. Raises KvraceError as well for a diff that cannot be applied."""
+    if patch is None:
+        return choose_subject(spec, policy, importing)
+    if spec == "reference" or policy is not None:
+        raise KvraceError("--patch changes vLLM, and the reference scheduler is not vLLM's; leave one of them out")
+    from kvrace.patch.active import activate
+    from kvrace.patch.diff import read_patch
+
+    activate(read_patch(Path(patch)))
+    return replace(choose_subject(spec or "vllm", None, importing), patch=patch)
 
 
 def _reference(policy: str, note: str | None = None) -> SubjectChoice:

@@ -97,7 +97,7 @@ def _text(case: CaseTours, tours: Sequence[Tour], suite: str, spec: str, policy:
         new = zip(tour.events[shared:], tour.happens[shared:], strict=True)
         lines.append([shared, *([str(event), numbers.setdefault(seen, len(numbers))] for event, seen in new)])
         before = tour
-    name, version, scheduler = case.identity
+    name, version, scheduler = case.identity[:3]
     head = {
         "format": FORMAT,
         "version": VERSION,

@@ -20,7 +20,7 @@ from kvmodel.contract import EXACTLY_ONCE, Contract
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.events import Event, parse_event
 from kvmodel.playback import Frame
-from kvmodel.port import Identity
+from kvmodel.port import AppliedPatch, Identity
 from kvmodel.properties import PROPERTY_NAMES
 from kvmodel.scope import Scope
 from kvrace.render.observed import LONGEST, observations
@@ -32,7 +32,7 @@ FORMAT, VERSION = "kvrace-text", 1
 INDENT = "    "
 _FIRST = f"format: {FORMAT} {VERSION}"
 _FIELD = re.compile(r"([a-z]+(?:[ _][a-z]+)*): (\S.*)")
-_IDENTITY = re.compile(r"(.+?) (\S*): (\S.*)")
+_IDENTITY = re.compile(r"(.+?) (\S*)(?: \+ (\S.*?) \(([0-9a-f]+)\))?: (\S.*)")
 _SCOPE_FIELDS = tuple(field.name for field in fields(Scope))
 FINDING_FIELDS = ("property", "blame", "shape", "message", "location", "loop")
 SUBJECT_FIELDS = ("subject", "policy", "recorded on", "kvrace")
@@ -98,13 +98,17 @@ def header(recorded: RecordedTrace) -> dict[str, str]:
         "loop": None if recorded.loop is None else str(recorded.loop),
         "subject": recorded.spec,
         "policy": recorded.policy,
-        "recorded on": "{} {}: {}".format(*recorded.identity) if recorded.identity.scheduler else None,
+        "recorded on": _recorded_on(recorded.identity),
         "kvrace": recorded.kvrace,
         **_scope_values(recorded.scope),
         "contract": str(recorded.contract),
     }
     lines = {name: recordable(value, MAX_TEXT).strip() for name, value in values.items() if value}
     return {name: line for name, line in lines.items() if line}
+
+
+def _recorded_on(identity: Identity) -> str | None:
+    return f"{identity.name} {identity.release}: {identity.scheduler}" if identity.scheduler else None
 
 
 def _scope_values(scope: Scope) -> dict[str, str]:
@@ -257,7 +261,8 @@ def _identity(given: Mapping[str, tuple[int, str]]) -> Identity:
     match = _IDENTITY.fullmatch(text)
     if match is None:
         raise KvraceError(f"line {line}: recorded on: write it as 'name version: scheduler'")
-    return Identity(*match.groups())
+    name, version, file, digest, scheduler = match.groups()
+    return Identity(name, version, scheduler, AppliedPatch(file, digest) if file else None)
 
 
 def _loop(given: Mapping[str, tuple[int, str]], events: int) -> int | None:

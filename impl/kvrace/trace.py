@@ -19,7 +19,7 @@ from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.events import Event, parse_event
 from kvmodel.playback import Frame
-from kvmodel.port import Identity
+from kvmodel.port import AppliedPatch, Identity
 from kvmodel.properties import PROPERTY_NAMES
 from kvmodel.scope import Scope
 from kvrace.files import reason, write_atomically
@@ -75,7 +75,7 @@ def _text_of(data: dict[str, Any]) -> str:
 
 
 def _meta(violation: Violation, spec: str, policy: str | None) -> dict[str, Any]:
-    name, version, scheduler = violation.identity
+    identity = violation.identity
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -87,7 +87,14 @@ def _meta(violation: Violation, spec: str, policy: str | None) -> dict[str, Any]
         "shape": recordable(violation.shape, MAX_TEXT),
         "message": recordable(violation.message, MAX_TEXT),
         "location": None if violation.location is None else recordable(violation.location, MAX_TEXT),
-        "subject": {"name": name, "version": version, "scheduler": scheduler, "spec": spec, "policy": policy},
+        "subject": {
+            "name": identity.name,
+            "version": identity.version,
+            "scheduler": identity.scheduler,
+            "spec": spec,
+            "policy": policy,
+            **({"patch": identity.patch._asdict()} if identity.patch else {}),
+        },
         "scope": violation.scope.as_dict(),
         "contract": str(violation.contract),
         "loop": violation.loop_start,
@@ -163,7 +170,7 @@ def _trace(path: Path, data: dict[str, Any]) -> RecordedTrace:
         _text(meta, "kvrace"),
         _text(subject, "spec"),
         _optional_text(subject, "policy"),
-        Identity(_text(subject, "name"), _text(subject, "version"), _text(subject, "scheduler")),
+        Identity(_text(subject, "name"), _text(subject, "version"), _text(subject, "scheduler"), _patch(subject)),
         Scope.from_dict(meta.get("scope")),
         Contract.parse(_text(meta, "contract")),
         _text(meta, "property"),
@@ -175,6 +182,13 @@ def _trace(path: Path, data: dict[str, Any]) -> RecordedTrace:
         _loop(data, len(events)),
         states,
     )
+
+
+def _patch(subject: dict[str, Any]) -> AppliedPatch | None:
+    if "patch" not in subject:
+        return None
+    patch = _table(subject, "patch")
+    return AppliedPatch(_text(patch, "file"), _text(patch, "digest"))
 
 
 def _table(data: dict[str, Any], name: str) -> dict[str, Any]:

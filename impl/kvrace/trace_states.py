@@ -18,7 +18,7 @@ from kvmodel.playback import Frame
 from kvmodel.port import Crash, DispatchedStep, Handover, LoadStarted, Observation, Response, ScheduledRequest
 from kvmodel.properties import PROPERTY_NAMES, Finding
 from kvmodel.scope import Scope
-from kvmodel.world import LATER_FIELDS, Access, RequestState, Stage, Step, Transfer, World
+from kvmodel.world import LATER_FIELDS, Access, Drafts, RequestState, Stage, Step, Transfer, World
 from kvrace.shapes import Reader, at_most_one, flag, number, one_of, pairs, record, recordable, sequence, set_of, text
 
 MAX_TEXT = 1000
@@ -145,7 +145,16 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
     direction = one_of({direction: direction for direction in DIRECTIONS})
     few = number(0, 2)
     scheduled = record(
-        ScheduledRequest, request=name, new_blocks=blocks, replaces=flag, start=tokens, computed=tokens, samples=flag
+        ScheduledRequest,
+        request=name,
+        new_blocks=blocks,
+        replaces=flag,
+        start=tokens,
+        computed=tokens,
+        samples=flag,
+        window_blocks=blocks,
+        drafts=tokens,
+        optional=LATER_FIELDS,
     )
     access = record(
         Access, request=name, blocks=blocks, written=blocks, start=tokens, loaded=tokens, optional=LATER_FIELDS
@@ -166,6 +175,7 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
         repeatable=sequence(direction, 4),
         unsolicited_sent=flag,
         lease_over=flag,
+        window_table=blocks,
         optional=LATER_FIELDS,
     )
     return {
@@ -181,11 +191,14 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
                 table=blocks,
                 computed=tokens,
                 in_step=flag,
+                window=blocks,
                 optional=LATER_FIELDS,
             ),
             _MAX_ENTRIES,
         ),
-        "handovers": sequence(record(Handover, request=name, blocks=blocks), _MAX_ENTRIES),
+        "handovers": sequence(
+            record(Handover, request=name, blocks=blocks, window=blocks, optional=LATER_FIELDS), _MAX_ENTRIES
+        ),
         "notices": names,
         "crash": at_most_one(record(Crash, error=line, location=line, source=line, hang=flag)),
         "phases": pairs(word, word, _MAX_ENTRIES),
@@ -206,6 +219,7 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
                 accesses=sequence(access, _MAX_ENTRIES),
                 samples=names,
                 cleanup=flag,
+                drafts=sequence(record(Drafts, request=name, many=tokens), len(scope.requests)),
                 garbage=names,
                 optional=LATER_FIELDS,
             ),
@@ -266,6 +280,7 @@ _FIELDS = {
         RequestState,
         Access,
         Step,
+        Drafts,
         Transfer,
         Finding,
     )

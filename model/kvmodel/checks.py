@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from kvmodel.accesses import given_up, holding_kv, kv_tokens, names_kv
 from kvmodel.events import Update
 from kvmodel.failed_loads import no_use_of_failed_loads
 from kvmodel.failures import kv_before_spoiled, spoil
 from kvmodel.port import Observation
-from kvmodel.scope import Scope
 from kvmodel.transition import Broken, Transition
-from kvmodel.world import Access, RequestState, Stage, Transfer, World
+from kvmodel.world import Access, RequestState, Stage, Transfer
 
 
 def _blocks(blocks: Iterable[int], verb: str = "") -> str:
@@ -137,6 +137,9 @@ def no_use_after_free(t: Transition) -> Broken | None:
         for access in t.after.steps[-1].accesses:
             if broken := _overwrites(access, t):
                 return broken
+        for name, taken in given_up(t.after.steps[-1].accesses, t.seen.owned) if t.scope.window else ():
+            message = f"a step works on {_blocks(taken)} for {name}, which {name} does not own any more"
+            return Broken(message, "given up", taken)
     for load in t.response.loads:
         if load.in_step:  # what a step loads it writes, in its turn
             continue
@@ -215,24 +218,15 @@ def finish_once(t: Transition) -> Broken | None:
     return None
 
 
-def _kv_tokens(name: str, request: RequestState, world: World, scope: Scope) -> int:
-    """How many tokens of a request have KV for certain: not those of steps in flight, nor of a load that is not over or failed."""
-    if any(tr.request == name and tr.direction == "load" and not tr.over for tr in world.transfers):
-        return 0
-    starts = [a.start - a.loaded for step in world.steps for a in step.accesses if a.request == name]
-    return kv_before_spoiled(request.table, min([request.computed, *starts]), world, scope)
-
-
 def handover(t: Transition) -> Broken | None:
     known = spoil(t.before, t.scope, t.event.failures) if isinstance(t.event, Update) and t.event.failures else t.before
     for handover in t.response.handovers:
-        index = t.scope.names.index(handover.request)
-        request: RequestState = t.before.requests[index]
-        needed = -(-_kv_tokens(handover.request, request, known, t.scope) // t.scope.block_size)
-        if handover.blocks != request.table[: len(handover.blocks)] or len(handover.blocks) < needed:
+        request: RequestState = t.before.requests[t.scope.names.index(handover.request)]
+        tokens = kv_before_spoiled(request.table, kv_tokens(handover.request, t), known, t.scope)
+        if not names_kv(handover, request, tokens, t.scope):
             return Broken(
-                f"request_finished({handover.request}) named {list(handover.blocks)}, and the KV of {handover.request} "
-                f"is in {list(request.table[:needed])}"
+                f"request_finished({handover.request}) named {list(handover.named)}, and the KV of {handover.request} "
+                f"is in {list(holding_kv(request, tokens, t.scope))}"
             )
     return None
 

@@ -71,7 +71,10 @@ def _say_scheduled(shown: Shown) -> str:
 
 
 def _say_given(shown: Shown) -> str:
-    return _named((f"{entry.request}{' anew' * entry.replaces}", entry.new_blocks) for entry in _entries(shown))
+    return _named(
+        (f"{entry.request}{' anew' * entry.replaces}", entry.new_blocks + entry.window_blocks)
+        for entry in _entries(shown)
+    )
 
 
 def _step_names(what: str) -> Aspect:
@@ -134,7 +137,7 @@ ASPECTS: tuple[Aspect, ...] = (
     Aspect(
         "new blocks",
         "the blocks that workers are told of",
-        lambda shown: [(e.request, e.new_blocks, e.replaces) for e in _entries(shown)],
+        lambda shown: [(e.request, e.new_blocks, e.window_blocks, e.replaces) for e in _entries(shown)],
         _say_given,
     ),
     _step_names("preempted"),
@@ -144,7 +147,7 @@ ASPECTS: tuple[Aspect, ...] = (
         "request_finished",
         "the calls of it, with their blocks",
         lambda shown: shown.response.handovers,
-        lambda shown: _named(shown.response.handovers),
+        lambda shown: _named((handover.request, handover.named) for handover in shown.response.handovers),
     ),
     Aspect(
         "final outputs",

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
 from kvmodel.events import FailedPart, Failure, Report, Update
+from kvmodel.port import LoadStarted
 from kvmodel.scope import Scope
 from kvmodel.world import Access, Transfer, World
 
@@ -73,6 +74,12 @@ def why_not(failures: tuple[Failure, ...], world: World, scope: Scope, reports: 
     if len({failure.request for failure in failures}) < len(failures):
         return "a load fails once at most"
     return None
+
+
+def loading(access: Access, load: LoadStarted, scope: Scope) -> Access:
+    """The access of a step that loads these blocks for the request before it computes."""
+    first = load.table.index(load.blocks[0])
+    return access._replace(written=access.blocks[first:], loaded=load.computed - first * scope.block_size)
 
 
 def loaded_blocks(access: Access, scope: Scope) -> tuple[int, ...]:

@@ -14,6 +14,8 @@ from kvmodel.events import Event
 from kvmodel.scope import Scope
 
 SaveAnswer = Literal["none", "claimed", "hidden"]
+NULL_BLOCK = 0
+"""The number of the block that stands in a table where there is none: nobody owns it, and nothing may work on it."""
 
 
 class SubjectHang(BaseException):
@@ -44,7 +46,8 @@ class ScheduledRequest(NamedTuple):
 
     ``new_blocks`` replaces the workers' block table when ``replaces`` is set, else it is appended. ``start`` counts the tokens
     whose KV exists before the step, ``computed`` those whose KV exists once it is over. ``samples`` says that the step ends
-    with a sampled token for the request.
+    with a sampled token for the request. ``window_blocks`` are the new blocks of the window's table, and ``drafts`` is how many of
+    the computed tokens are drafts.
     """
 
     request: str
@@ -53,6 +56,8 @@ class ScheduledRequest(NamedTuple):
     start: int
     computed: int
     samples: bool
+    window_blocks: tuple[int, ...] = ()
+    drafts: int = 0
 
 
 class DispatchedStep(NamedTuple):
@@ -64,21 +69,28 @@ class DispatchedStep(NamedTuple):
 
 
 class LoadStarted(NamedTuple):
-    """``update_state_after_alloc`` with external tokens: a load into ``blocks`` begins; ``table`` is the whole block table.
-    ``in_step``: it is part of the step that is being scheduled."""
+    """``update_state_after_alloc`` with external tokens: a load into ``blocks`` begins; ``table`` is the whole block table, and
+    ``window`` that of the sliding window. ``in_step``: it is part of the step that is being scheduled."""
 
     request: str
     blocks: tuple[int, ...]
     table: tuple[int, ...]
     computed: int
+    window: tuple[int, ...] = ()
     in_step: bool = False
 
 
 class Handover(NamedTuple):
-    """``request_finished`` was called and named ``blocks``."""
+    """``request_finished`` was called and named ``blocks``, and ``window`` as the table of the sliding window."""
 
     request: str
     blocks: tuple[int, ...]
+    window: tuple[int, ...] = ()
+
+    @property
+    def named(self) -> tuple[int, ...]:
+        """Every block that it names."""
+        return self.blocks + tuple(block for block in self.window if block != NULL_BLOCK)
 
 
 class Crash(NamedTuple):
@@ -122,11 +134,12 @@ class Observation(NamedTuple):
     """What a scheduler shows after an event. Block ids are the scheduler's own.
 
     ``phases``: the status of each request it still knows. ``queues``: request ids by queue, in its order. ``owned``: each
-    request's block table. ``held_back``: blocks that are held for later, for a dispatched step (vLLM ``deferred_frees``) or in
-    a place of a subclass's own. ``references``: reference count by block id, the null block's entry is None. ``free``: the
-    pool's free blocks in the order they will be given out. ``free_count``: the pool's own counter of them. ``cached``: blocks
-    the prefix cache offers. ``tables``: request ids in per-request tables, by table name, once no step is in flight.
-    ``negative``: names of bookkeeping counters below zero. ``pending``: ``has_requests()``.
+    request's block table, and with a sliding window what its other table owns after that. ``held_back``: blocks that are held
+    for later, for a dispatched step (vLLM ``deferred_frees``) or in a place of a subclass's own. ``references``: reference
+    count by block id, the null block's entry is None. ``free``: the pool's free blocks in the order they will be given out.
+    ``free_count``: the pool's own counter of them. ``cached``: blocks the prefix cache offers. ``tables``: request ids in
+    per-request tables, by table name, once no step is in flight. ``negative``: names of bookkeeping counters below zero.
+    ``pending``: ``has_requests()``.
     """
 
     phases: tuple[tuple[str, str], ...]
@@ -154,15 +167,31 @@ class Capture(NamedTuple):
     exact_blocks: bool
 
 
+class AppliedPatch(NamedTuple):
+    """A diff that a scheduler was changed with: the name of its file, and the beginning of the SHA-256 of what is in it."""
+
+    file: str
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.file} ({self.digest})"
+
+
 class Identity(NamedTuple):
     """Who was checked: printed beside every verdict."""
 
     name: str
     version: str
     scheduler: str
+    patch: AppliedPatch | None = None
+
+    @property
+    def release(self) -> str:
+        """The version, and what it was patched with."""
+        return self.version if self.patch is None else f"{self.version} + {self.patch}"
 
     def __str__(self) -> str:
-        return f"{self.name} {self.version} {self.scheduler}".replace("  ", " ")
+        return f"{self.name} {self.release} {self.scheduler}".replace("  ", " ")
 
 
 class Subject(Protocol):

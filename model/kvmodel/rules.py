@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import TypeVar
 
+from kvmodel.accesses import dispatched
 from kvmodel.contract import Contract
 from kvmodel.early import EARLY, early_reports, silent, told_early
 from kvmodel.events import (
@@ -25,12 +26,12 @@ from kvmodel.events import (
     TransferEnds,
     Update,
 )
-from kvmodel.failures import blocks_at_risk, fail, possible_failures, run, sets_of_failures, spoil, why_not
+from kvmodel.failures import blocks_at_risk, fail, loading, possible_failures, run, sets_of_failures, spoil, why_not
 from kvmodel.port import ConnectorScript, DispatchedStep, LoadStarted, Response
 from kvmodel.relation.connector import report_kinds
 from kvmodel.relation.in_world import may_report, may_save
 from kvmodel.scope import Scope
-from kvmodel.world import Access, RequestState, Stage, Step, Transfer, World
+from kvmodel.world import Access, Drafts, RequestState, Stage, Step, Transfer, World
 
 Item = TypeVar("Item")
 
@@ -207,7 +208,7 @@ def connector_script(world: World, scope: Scope, contract: Contract) -> dict[str
             and may_save(contract, request.claims)(world, name, index, "save")
         )
         script[name] = ConnectorScript(
-            scope.prompt_blocks_of(index) * scope.block_size if load else 0,
+            scope.loaded_tokens_of(index) if load else 0,
             ("claimed" if request.claims else "hidden") if save else "none",
             scope.loads_in_step(index),
             blocks_at_risk(world, scope, name) if scope.load_failures else (),
@@ -241,30 +242,26 @@ class _Draft:
 
     def dispatch(self, step: DispatchedStep, loads: tuple[LoadStarted, ...]) -> None:
         for name in step.preempted:
-            self.change(name, table=(), computed=0)
+            self.change(name, table=(), window_table=(), computed=0)
         accesses = []
         in_step = {load.request: load for load in loads if load.in_step}
         for entry in step.scheduled:
-            old = self.request(entry.request)
-            table = entry.new_blocks if entry.replaces else old.table + entry.new_blocks
-            self.change(entry.request, table=table, computed=entry.computed, known=True)
-            touched = table[: -(-entry.computed // self.scope.block_size)]
-            loaded = self.load_in_step(in_step[entry.request]) if entry.request in in_step else 0
-            written = touched[(entry.start - loaded) // self.scope.block_size :]
-            accesses.append(Access(entry.request, touched, written, entry.start, loaded))
+            told, access = dispatched(self.request(entry.request), entry, self.steps, self.scope)
+            self.requests[self.scope.names.index(entry.request)] = told
+            accesses.append(self.with_load(access, in_step[entry.request]) if entry.request in in_step else access)
         for name in step.dismissed:
             self.change(name, dismissals=min(2, self.request(name).dismissals + 1), known=False)
         samples = tuple(sorted(entry.request for entry in step.scheduled if entry.samples))
-        reached = {entry.request: entry.computed for entry in step.scheduled}
+        drafts = tuple(sorted(Drafts(entry.request, entry.drafts) for entry in step.scheduled if entry.drafts))
         if self.spoiled:
-            run(accesses, self.spoiled, self.scope, reached)
-        self.steps = (*self.steps, Step(tuple(sorted(accesses)), samples, self.before.quiescent))
+            run(accesses, self.spoiled, self.scope, {entry.request: entry.computed for entry in step.scheduled})
+        self.steps = (*self.steps, Step(tuple(sorted(accesses)), samples, self.before.quiescent, drafts))
 
-    def load_in_step(self, load: LoadStarted) -> int:
-        """A step begins with the load of these blocks: how many tokens it brings."""
+    def with_load(self, access: Access, load: LoadStarted) -> Access:
+        """What a step touches for a request that it begins to load."""
         for block in load.blocks:
             self.spoiled.pop(block, None)
-        return load.computed - load.table.index(load.blocks[0]) * self.scope.block_size
+        return loading(access, load, self.scope)
 
     def end(self, of: Report | TransferEnds | Lose) -> None:
         """The transfer is over, and nothing more is to be said of it."""
@@ -323,17 +320,18 @@ class _Draft:
                 continue
             for block in load.blocks:
                 self.spoiled.pop(block, None)
-            self.change(load.request, load_started=True, table=load.table, computed=load.computed)
+            told = {"table": load.table, "window_table": load.window, "computed": load.computed}
+            self.change(load.request, load_started=True, **told)
             self.start(load.request, "load", load.blocks, len(self.before.steps), claimed=True)
         for handover in response.handovers:
             name = handover.request
             # What the workers were told of the request matters no longer: forgetting it merges states.
             calls = min(2, self.request(name).finished_calls + 1)
-            self.change(name, finished_calls=calls, table=(), computed=0)
+            self.change(name, finished_calls=calls, table=(), window_table=(), computed=0)
             answer = script[name].save
             if answer != "none" and handover.blocks and not self.request(name).save_started:
                 self.change(name, save_started=True)
-                self.start(name, "save", handover.blocks, 0, claimed=answer == "claimed")
+                self.start(name, "save", handover.named, 0, claimed=answer == "claimed")
                 if answer == "hidden":
                     self.deviations.add("unclaimed")
         for name in response.notices:

@@ -49,13 +49,25 @@ _LIMITS = {
     "token_budget": (1, 2048),
     "ranks": (1, 9),
     "ranks_reporting": (1, 9),
+    "steps": (1, 4),
+    "load_blocks": (1, 16),
+    "window": (1, 256),
+    "drafts": (1, 4),
 }
 _WORDS = {"scheduling": "sync or async", "load_failures": "fail or recompute"}
-_UNSET = ("blocks", "token_budget", "ranks_reporting")
-"""Here 0 means that nothing was asked for: just enough blocks, no budget, and a report from every rank."""
-LATER_FIELDS = ("loads_again", "ranks", "ranks_reporting", "load_failures", "failed_ids")
+_UNSET = ("blocks", "token_budget", "ranks_reporting", "steps", "load_blocks", "window", "drafts")
+"""Here 0 means that nothing was asked for: just enough blocks, no budget, a report from every rank, steps as the scheduling has
+them, whole prompts, one group of blocks, and no drafts."""
+LATER_FIELDS = ("loads_again", "ranks", "ranks_reporting", "steps", "load_blocks", "window", "drafts")
 """Fields that came after traces and results were written: left out there while they have their default."""
 _MISSING = object()
+_SAID = {
+    "load_blocks": "{} blocks at most by load",
+    "window": "window of {} tokens",
+    "drafts": "{} drafts",
+    "steps": "{} steps in flight",
+}
+"""How the text of a scope names fields that it leaves out while they are 0."""
 _PROMPT = re.compile(r"[a-z]{1,16}")
 _PRIORITIES = (0, 9)
 _FIRST_TOKEN, _OTHER_TOKEN = 10, 40
@@ -100,6 +112,15 @@ class Scope:
     """How many workers move the blocks. With more than one, each ends and reports its part of every transfer by itself."""
     ranks_reporting: int = 0
     """How many of them take part in a transfer, the first ones; the connector says so (``get_finished_count``). 0: all."""
+    steps: int = 0
+    """How many steps may be in flight: with more than the scheduling has by itself, the engine is pipeline parallel."""
+    load_blocks: int = 0
+    """A load fills so many blocks at most, from the first one on; what is left of the prompt is computed."""
+    window: int = 0
+    """Tokens of a sliding window. Every other layer then attends only to these, and has a block table of its own, a second group
+    of the same pool, from which blocks that have left the window are taken."""
+    drafts: int = 0
+    """Speculative decoding: how many draft tokens a step has for a request that decodes. The output accepts some of them."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.requests) <= len(REQUEST_NAMES):
@@ -117,12 +138,17 @@ class Scope:
             raise KvraceError(f"load failures: {quoted(self.load_failures)} is no policy; use fail or recompute")
         if self.failed_ids and not self.load_failures:
             raise KvraceError("failed ids: no load fails in this scope; set load failures to fail or recompute")
-        if self.load_failures and self.ranks > 1:
-            raise KvraceError("load failures of several ranks are not known: use one rank, or no load failures")
+        in_step = any(map(self.loads_in_step, range(len(self.requests))))
+        if (self.load_failures or in_step) and (self.ranks > 1 or self.window or self.drafts):
+            raise KvraceError("loads that fail or are part of a step: leave out ranks, window and drafts")
         self._check_each()
         if self.ranks_reporting > self.ranks or (self.ranks == 1 and self.ranks_reporting):
             raise KvraceError(
                 f"ranks reporting: {self.ranks_reporting} of {self.ranks}; leave it out for a report of each"
+            )
+        if 0 < self.steps < STEPS_IN_FLIGHT[self.scheduling]:
+            raise KvraceError(
+                f"steps: {self.scheduling} scheduling has {STEPS_IN_FLIGHT[self.scheduling]} in flight by itself"
             )
         needed = [self.blocks_needed(index) for index in range(len(self.requests))]
         if self.blocks == 0:
@@ -164,7 +190,7 @@ class Scope:
     @property
     def steps_in_flight(self) -> int:
         """How many steps may be dispatched at a time (vLLM ``VllmConfig.max_concurrent_batches``)."""
-        return STEPS_IN_FLIGHT[self.scheduling]
+        return self.steps or STEPS_IN_FLIGHT[self.scheduling]
 
     @property
     def rank_numbers(self) -> tuple[int, ...]:
@@ -172,8 +198,13 @@ class Scope:
         return (0,) if self.ranks == 1 else tuple(range(1, (self.ranks_reporting or self.ranks) + 1))
 
     def prompt_blocks_of(self, index: int) -> int:
-        """Full blocks in the prompt of request number ``index``: what a load fills."""
+        """Full blocks in the prompt of request number ``index``."""
         return len(self.prompts[index]) if self.prompts else self.prompt_blocks
+
+    def loaded_tokens_of(self, index: int) -> int:
+        """What the connector offers to load of the prompt of request number ``index``, in tokens from the first on."""
+        whole = self.prompt_blocks_of(index)
+        return min(whole, self.load_blocks or whole) * self.block_size
 
     def prompt(self, index: int) -> list[int]:
         """The token ids of request number ``index``. What they are matters only in that equal prefixes are equal."""
@@ -184,9 +215,10 @@ class Scope:
         return [*tokens, _OTHER_TOKEN]
 
     def blocks_needed(self, index: int) -> int:
-        """Blocks of a request that runs to its end: its last sampled token never gets KV of its own."""
-        tokens = self.prompt_blocks_of(index) * self.block_size + self.output_tokens
-        return -(-tokens // self.block_size)
+        """Blocks of a request that runs to its end: its last sampled token never gets KV of its own, but drafts may have some
+        after it. A table of a sliding window is never longer than the other one."""
+        tokens = self.prompt_blocks_of(index) * self.block_size + self.output_tokens + self.drafts
+        return -(-tokens // self.block_size) * (2 if self.window else 1)
 
     def loads(self, index: int) -> bool:
         return self.requests[index] in ("load", "load_save", "sync_load", "sync_load_save")
@@ -212,6 +244,7 @@ class Scope:
             parts.append(
                 f"{self.ranks} ranks" + (f", {self.ranks_reporting} reporting" if self.ranks_reporting else "")
             )
+        parts += [words.format(getattr(self, name)) for name, words in _SAID.items() if getattr(self, name)]
         if self.load_failures:
             parts.append(f"load failures {self.load_failures}")
         parts += [name.replace("_", " ") for name in SWITCHES if getattr(self, name)]

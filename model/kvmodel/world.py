@@ -11,8 +11,13 @@ from typing import NamedTuple
 
 from kvmodel.events import Direction
 
-LATER_FIELDS = frozenset({"rank", "told", "lease_over", "loaded", "garbage", "failed", "in_step"})
-"""Fields of the records below that came after traces were written: a trace leaves them out while they have their default."""
+LATER_FIELDS = frozenset(
+    {
+        "rank", "told", "lease_over", "window_blocks", "drafts", "window", "window_table", "loaded", "garbage", "failed", "in_step",
+    }
+)  # fmt: skip
+"""Fields of records, here and in the port, that came after traces were written: a trace leaves them out while they have their
+default."""
 
 
 class Stage(IntEnum):
@@ -24,7 +29,8 @@ class Stage(IntEnum):
 
 
 class RequestState(NamedTuple):
-    """One request. ``table`` and ``computed`` are what the workers were told, not what the scheduler keeps for itself;
+    """One request. ``table`` and ``computed`` are what the workers were told, not what the scheduler keeps for itself, and so is
+    ``window_table``, that of the sliding window;
     ``known`` says that the workers were told of the request and not yet that it is over.
 
     Counters of notices stop at 2: more than one is wrong, how many more does not matter.
@@ -45,6 +51,7 @@ class RequestState(NamedTuple):
     unsolicited_sent: bool = False
     lease_over: bool = False
     """The time of its save was up before the save began (contract ``lease``)."""
+    window_table: tuple[int, ...] = ()
 
 
 class Access(NamedTuple):
@@ -61,14 +68,23 @@ class Access(NamedTuple):
     loaded: int = 0
 
 
+class Drafts(NamedTuple):
+    """How many drafts of a request a step verifies."""
+
+    request: str
+    many: int
+
+
 class Step(NamedTuple):
     """A dispatched step. ``samples`` names the requests that get a token from it; ``cleanup`` says that it was scheduled when
-    every request was already over and every transfer reported. ``garbage``: the requests for which it computed with KV that is
-    not there, since a load failed while it was in flight (:mod:`kvmodel.failures`)."""
+    every request was already over and every transfer reported; ``drafts`` how many drafts it verifies for which requests.
+    ``garbage``: the requests for which it computed with KV that is not there, since a load failed while it was in flight
+    (:mod:`kvmodel.failures`)."""
 
     accesses: tuple[Access, ...]
     samples: tuple[str, ...]
     cleanup: bool
+    drafts: tuple[Drafts, ...] = ()
     garbage: tuple[str, ...] = ()
 
 
@@ -122,13 +138,18 @@ class World(NamedTuple):
     def renamed(self, names: dict[int, int]) -> World:
         """The same world with other block ids: what :func:`canonical_names` makes comparable."""
         return self._replace(
-            requests=tuple(r._replace(table=tuple(names[b] for b in r.table)) if r.table else r for r in self.requests),
+            requests=tuple(_renamed_tables(r, names) if r.table else r for r in self.requests),
             steps=tuple(
                 step._replace(accesses=tuple(_renamed_access(a, names) for a in step.accesses)) for step in self.steps
             ),
             transfers=tuple(t._replace(blocks=tuple(names[b] for b in t.blocks)) for t in self.transfers),
             spoiled=tuple(sorted((names[b], good) for b, good in self.spoiled)),
         )
+
+
+def _renamed_tables(request: RequestState, names: dict[int, int]) -> RequestState:
+    table, window = tuple([names[b] for b in request.table]), tuple([names[b] for b in request.window_table])
+    return request._replace(table=table, window_table=window)
 
 
 def _renamed_access(access: Access, names: dict[int, int]) -> Access:

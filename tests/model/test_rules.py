@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from typing import get_args
 
 import pytest
 
-from kvmodel.contract import MEANINGS, Contract
-from kvmodel.events import Abort, Add, Lose, Report, Schedule, TransferEnds, Update
+from kvmodel.contract import ALL_MEANINGS, MEANINGS, Contract
+from kvmodel.events import Abort, Add, Lose, Report, ReportKind, Schedule, TransferEnds, Update
 from kvmodel.explorer import explore
 from kvmodel.lockstep import Lockstep
 from kvmodel.playback import OTHERS_MAX, play
@@ -15,7 +16,7 @@ from kvmodel.rules import enabled, refusal
 from kvmodel.scope import Scope
 from kvrace.reference.subject import ReferenceSubject
 
-WHOLE = [Report(d, r, k) for d in ("load", "save") for r in "AB" for k in ("due", "duplicate", "unsolicited")]
+WHOLE = [Report(d, r, k) for d in ("load", "save") for r in "AB" for k in get_args(ReportKind)]
 CANDIDATES = [
     Schedule(),
     *(event for r in "AB" for event in (Add(r), Add(r, claims=False), Abort(r))),
@@ -34,7 +35,7 @@ _PAIR = Scope(("load", "local"), "async", early_stop=True)
 @pytest.mark.parametrize(
     ("scope", "contract"),
     [
-        *((scope, contract) for scope in (_ALONE, _ENDING) for contract in MEANINGS),
+        *((scope, contract) for scope in (_ALONE, _ENDING) for contract in ALL_MEANINGS),
         (_PAIR, "exactly-once"),
         *(pytest.param(_PAIR, contract, marks=pytest.mark.slow) for contract in MEANINGS if contract != "exactly-once"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvmodel.contract import MEANINGS, Contract
+from kvmodel.contract import ALL_MEANINGS, Contract
 from kvmodel.errors import KvraceError
 from kvmodel.scope import NAMED_SCOPES, Scope, named_scope
 
@@ -110,7 +110,7 @@ def test_a_scope_that_is_no_table_is_refused() -> None:
         Scope.from_dict([1, 2])
 
 
-@pytest.mark.parametrize("name", MEANINGS)
+@pytest.mark.parametrize("name", ALL_MEANINGS)
 def test_every_contract_reads_back(name: str) -> None:
     assert str(Contract.parse(name)) == name
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from spec.runs import of_stock
 
 from kvmodel.scope import SCHEDULINGS, Scheduling, Scope, both_schedulers, named_scope
 from kvrace.vllm.api import load_api
@@ -127,7 +128,7 @@ def test_one_request_of_each_kind(snapshot) -> None:
 
 @pytest.mark.slow
 def test_small(snapshot) -> None:
-    result = check_vllm(named_scope("small"))
+    result = of_stock("small")
     assert result.complete
     assert all(violation.blame == "scheduler" for violation in result.violations)
     double = [case for case in result.cases if "load_save" in case.scope.requests]
@@ -142,7 +143,7 @@ def test_small(snapshot) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["pressure", "prefix", "stops"])
 def test_larger_scopes(name: str, snapshot) -> None:
-    result = check_vllm(named_scope(name))
+    result = of_stock(name)
     assert result.complete
     wanted = {"pressure": ("preemption", "pool-dry"), "prefix": ("shared-block",), "stops": ("held-back",)}[name]
     assert all(result.reached[milestone] > 0 for milestone in wanted)

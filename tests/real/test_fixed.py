@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from spec.fixed_table import EVERYTHING, RUNS, row, run
+from spec.fixed_table import EVERYTHING, RUNS, row
 from spec.markdown import markdown_table
+from spec.runs import explored
 
 from kvmodel.contract import EXACTLY_ONCE, Contract
 from kvmodel.scope import Scope, both_schedulers, named_scope
@@ -52,16 +53,20 @@ WEAKER = {
 }
 
 
+_SECONDS = {"small": 25, "pressure": 40, "prefix": 40, "stops": 60, "chunked": 40, "priority": 60}
+
+
 @pytest.mark.parametrize("contract", WEAKER)
 def test_under_weaker_contracts_only_the_connector_breaks_anything(contract: str) -> None:
     assert found(check_fixed(both_schedulers(Scope(("load_save",))), contract)) == WEAKER[contract]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("scope", "contract"), RUNS)
+@pytest.mark.parametrize(
+    ("scope", "contract"), [pytest.param(*run, marks=pytest.mark.slow(_SECONDS.get(run[0], 0))) for run in RUNS]
+)
 def test_in_larger_scopes_too_and_spec_says_so(scope: str, contract: str) -> None:
     """Under `exactly-once` all nine properties hold in every scope of the main job. The same runs make the table."""
-    result = run(scope, contract)
+    result = explored("fixed", scope, contract)
     assert result.complete and {case.scope.scheduling for case in result.cases} == {"sync", "async"}
     assert found(result) == WEAKER.get(contract, set())
     page = (Path(__file__).parents[2] / "spec" / "fixed.md").read_text()

@@ -13,7 +13,7 @@ import pytest
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError
 from kvmodel.events import Add, Report, Schedule, Update
-from kvmodel.port import Identity
+from kvmodel.port import AppliedPatch, Identity
 from kvmodel.scope import Scope, both_schedulers
 from kvrace.cli import run
 from kvrace.mutants import MUTANT_LIMITS
@@ -130,10 +130,8 @@ NASTY = (
 def test_text_of_a_trace_stays_text(text: str, tmp_path: Path) -> None:
     """Whatever a message, a version or a location says: but for the docstring, the program is the same."""
     usual = _crash()
-    name, _, scheduler = usual.identity
-    nasty = replace(
-        usual, message=text, location=text, shape=text, kvrace=text, identity=Identity(name, text, scheduler)
-    )
+    identity = usual.identity._replace(version=text, patch=AppliedPatch(text, text))
+    nasty = replace(usual, message=text, location=text, shape=text, kvrace=text, identity=identity)
     source = pytest_source(nasty)
     assert _program(source) == _program(pytest_source(usual))
     assert source.isprintable() or set(re.findall(r"[^ -~]", source)) <= {"\n", "·", "…"}

@@ -85,6 +85,10 @@ LOOKED_AT: list[tuple[str, list[Scope]]] = [
     ("exactly-once", [replace(TWO, priorities=(1, 0), blocks=2), replace(ONE, early_stop=True, separate_ends=True)]),
     *((contract, both_schedulers(ONE)) for contract in ("unclaimed", "duplicate", "unsolicited", "lossy")),
     ("unclaimed", [Scope(("local", "save"), block_size=2, output_tokens=3, blocks=4)]),
+    ("exactly-once", [replace(ONE, ranks=2)]),
+    ("late", [Scope(("load",), ranks=2)]),
+    ("lease", [Scope(("save",))]),
+    ("duplicate", [Scope(("save",), ranks=2)]),
 ]
 """Small scopes that show every finding in stock vLLM."""
 

@@ -22,7 +22,7 @@ from kvrace.render import terminal
 from kvrace.render.listing import listing
 from kvrace.render.output import Output, standard_error, standard_output
 from kvrace.render.progress import ProgressLine, progress_line
-from kvrace.subjects import SubjectChoice, choose_subject, stdout_to_stderr
+from kvrace.subjects import SubjectChoice, choose_patched, stdout_to_stderr
 from kvrace.watchdog import ending
 
 
@@ -41,6 +41,7 @@ class _Plan:
 
 def check_command(
     subject: options.Subject = None,
+    patch: options.Patch = None,
     scheduler: options.Scheduler = None,
     policy: options.Policy = None,
     contract: options.Contract = None,
@@ -79,6 +80,7 @@ def check_command(
       kvrace check --requests load_save,local --blocks 3
       kvrace check --contract duplicate   a connector that reports twice
       kvrace check --subject mine:Sched   your subclass, from ./mine.py
+      kvrace check --patch fix.diff       vLLM with a pull request's diff
       kvrace check --subject reference --policy wait_for_all
       kvrace check --conformance assert   held against the specification
 
@@ -118,7 +120,7 @@ def check_command(
     reports = asked_for({"--json": json, "--html": html, "--junit": junit, "--sarif": sarif})
     with progress_line(not no_color) as line:
         with stdout_to_stderr():
-            choice = choose_subject(subject, policy, line.importing)
+            choice = choose_patched(subject, policy, patch, line.importing)
         cases = choice.cases(scopes, scheduler)
         limits = Limits.of(time_limit, max_states, call_timeout, named_option)
         plan = _Plan(choice, name, cases, judged_by, wanted, limits, conformance)

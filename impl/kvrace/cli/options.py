@@ -47,6 +47,17 @@ Subject = Annotated[
         rich_help_panel=_SUBJECT,
     ),
 ]
+Patch = Annotated[
+    str | None,
+    typer.Option(
+        "--patch",
+        metavar="FILE.diff",
+        help="Apply this diff of vLLM's Python files to a private copy of vLLM, and take that one. The installed one is not "
+        "touched. Code in the diff is run.",
+        callback=_not_empty,
+        rich_help_panel=_SUBJECT,
+    ),
+]
 Scheduler = Annotated[
     str | None,
     typer.Option(

@@ -7,6 +7,8 @@ import shlex
 import shutil
 import sys
 
+from kvrace.subjects import BUILT_IN
+
 NAME = "kvrace"
 
 
@@ -21,6 +23,12 @@ def program() -> str:
     if found and os.path.exists(started) and os.path.samefile(found, started):
         return NAME
     return _shown(started)
+
+
+def replay_options(spec: str, patch: str | None) -> str:
+    """What ``kvrace replay`` has to be told of the scheduler, since a trace alone chooses nothing that is imported."""
+    options = [] if spec in BUILT_IN else ["--subject", spec]
+    return shlex.join([*options, *(["--patch", patch] if patch else [])])
 
 
 def _shown(path: str) -> str:

@@ -15,7 +15,7 @@ from kvrace.render.progress import ProgressLine, progress_line
 from kvrace.render.replay import as_written, counts, heading, report, unchanged_or_rewritten
 from kvrace.render.suite import suite_report
 from kvrace.replay import Replay, prefix, replay
-from kvrace.subjects import BUILT_IN, DEFAULT_POLICY, SubjectChoice, choose_subject, stdout_to_stderr
+from kvrace.subjects import BUILT_IN, DEFAULT_POLICY, SubjectChoice, choose_patched, stdout_to_stderr
 from kvrace.suitefile import SuiteFile, is_suite, parse_suite
 from kvrace.suitereplay import SuiteReplay, conform
 from kvrace.textform import TextForm, is_text_form, parse_text
@@ -31,6 +31,7 @@ def replay_command(
     rewrite: options.Rewrite = False,
     subject: options.Subject = None,
     policy: options.Policy = None,
+    patch: options.Patch = None,
     call_timeout: options.CallTimeout = 10.0,
     no_color: options.NoColor = False,
 ) -> int:
@@ -48,6 +49,7 @@ def replay_command(
       kvrace replay kvrace-traces/no-crash-*.itf.json
       kvrace replay --until 3 TRACE             only the first three events
       kvrace replay --subject mine:Sched TRACE  the same order on your class
+      kvrace replay --patch fix.diff TRACE      on vLLM with this diff
       kvrace replay tests/counterexamples/*.txt
       kvrace replay --rewrite ORDER.txt         write what happens now
       kvrace replay suite/*                     all tours of a suite
@@ -81,7 +83,7 @@ def replay_command(
     output = standard_output(not no_color)
     run = _Run(output, rewrite, len(orders) > 1)
     with progress_line(not no_color) as line:
-        chooser = _Chooser(subject, policy, line.importing)
+        chooser = _Chooser(subject, policy, patch, line.importing)
         choices = []
         for order in orders:
             recorded = order if isinstance(order, SuiteFile) else order.recorded
@@ -222,6 +224,7 @@ class _Chooser:
 
     subject: str | None
     policy: str | None
+    patch: str | None
     importing: Callable[[bool], None]
     known: dict[tuple[str, str | None], SubjectChoice] = field(default_factory=dict)
 
@@ -235,8 +238,18 @@ class _Chooser:
                     f"add --subject {shortened(recorded.spec)} (or another) to play it"
                 )
             spec = "reference" if policy is not None else recorded.spec
+            self._check_that_no_patch_is_missing(recorded)
         if spec == "reference" and policy is None and recorded.spec == "reference":
             policy = recorded.policy
         if (spec, policy) not in self.known:
-            self.known[spec, policy] = choose_subject(spec, policy, self.importing)
+            self.known[spec, policy] = choose_patched(spec, policy, self.patch, self.importing)
         return self.known[spec, policy]
+
+    def _check_that_no_patch_is_missing(self, recorded: RecordedTrace | SuiteFile) -> None:
+        """Raises KvraceError when an order of a patched vLLM would be played on another one without the user knowing."""
+        patch = recorded.identity.patch
+        if patch is not None and self.patch is None:
+            raise KvraceError(
+                f"{recorded.path} was recorded on {recorded.identity.name} {recorded.identity.release}; add --patch "
+                f"{shortened(patch.file)} to play it there, or --subject {shortened(recorded.spec)} to play it without"
+            )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shlex
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,7 @@ from rich.console import RenderableType
 
 from kvmodel.errors import KvraceError
 from kvmodel.port import Identity
-from kvrace.cli.program import program
+from kvrace.cli.program import program, replay_options
 from kvrace.files import TraceFolder, check_target, encodable, write_atomically
 from kvrace.render import terminal
 from kvrace.render.annotations import result_annotations
@@ -26,7 +25,7 @@ from kvrace.render.plain import Traces
 from kvrace.render.sarif import result_sarif
 from kvrace.render.terminal import ReplayCommand
 from kvrace.result import CheckResult, Violation
-from kvrace.subjects import BUILT_IN, SubjectChoice
+from kvrace.subjects import SubjectChoice
 from kvrace.trace import write_trace
 
 STANDARD_OUTPUT = "-"
@@ -95,8 +94,7 @@ def tell(
 ) -> int:
     """Write everything and return the exit status. What cannot be written takes nothing else with it; then it is an error."""
     traces: dict[Violation, Path] = {}
-    option = "" if choice.spec in BUILT_IN else f"--subject {shlex.quote(choice.spec)}"
-    command = ReplayCommand(program(), option)
+    command = ReplayCommand(program(), replay_options(choice.spec, choice.patch))
 
     def write_traces() -> None:
         for violation in result.violations:

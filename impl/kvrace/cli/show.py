@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from kvmodel.errors import KvraceError, shortened
 from kvrace.cli import options
-from kvrace.cli.program import program
+from kvrace.cli.program import program, replay_options
 from kvrace.render.output import standard_output
 from kvrace.render.show import shown
 from kvrace.render.terminal import ReplayCommand
-from kvrace.subjects import BUILT_IN
 from kvrace.textform import is_text_form
 from kvrace.trace import RecordedTrace, frames_of, parse_trace, read_bytes
 
@@ -36,8 +34,9 @@ def show_command(file: options.TraceFile, until: options.Until = None, no_color:
     if until is not None and not 1 <= until <= len(recorded.events):
         raise KvraceError(f"--until {shortened(until)}: {file} has the events 1 to {len(recorded.events)}")
     frames = frames_of(recorded)
-    option = "" if recorded.spec in BUILT_IN else f"--subject {shlex.quote(recorded.spec)}"
-    line = ReplayCommand(program(), option).line(Path(file))
+    patch = recorded.identity.patch
+    options_of_it = replay_options(recorded.spec, patch.file if patch else None)
+    line = ReplayCommand(program(), options_of_it).line(Path(file))
     output = standard_output(not no_color)
     output.print(shown(recorded, frames[: None if until is None else until + 1], line, output.width))
     return 0

@@ -43,9 +43,10 @@ class ReferenceSubject:
     """
 
     def __init__(self, scope: Scope, policy: str = "assert", mutant: str | None = None) -> None:
-        if scope.token_budget or scope.priorities:
+        if scope.token_budget or scope.priorities or scope.window or scope.drafts:
             raise UnknownSubject(
-                "the reference scheduler has no token budget and no priorities; such a scope is for vLLM (--subject vllm)"
+                "the reference scheduler has no token budget, no priorities, one group of blocks and no drafts; such a scope is "
+                "for vLLM (--subject vllm)"
             )
         if scope.ranks > 1:
             raise UnknownSubject("the reference scheduler has one rank; several ranks are for vLLM (--subject vllm)")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import kvrace
-from kvmodel.port import Identity
 from kvrace.diffresult import DiffCase, DiffResult, FoundDifference
 from kvrace.render.diff import Both, summary
+from kvrace.render.json import subject_json
 
 FORMAT, VERSION = "kvrace-diff-result", 1
 
@@ -22,7 +21,7 @@ def diff_json(result: DiffResult, both: Both) -> str:
         "kvrace": kvrace.__version__,
         "verdict": result.verdict,
         "exit_code": result.exit_code,
-        "subjects": [_subject(identities) for identities in both],
+        "subjects": [subject_json(identities) for identities in both],
         "scope": {"name": result.scope_name, "cases": len(result.planned)},
         "contract": str(result.contract),
         "strict": result.strict,
@@ -40,14 +39,9 @@ def diff_json(result: DiffResult, both: Both) -> str:
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
-def _subject(identities: Sequence[Identity]) -> dict[str, str]:
-    schedulers = dict.fromkeys(identity.scheduler for identity in identities)
-    return {"name": identities[0].name, "version": identities[0].version, "scheduler": ",".join(schedulers)}
-
-
 def _case(case: DiffCase) -> dict[str, Any]:
     return {
-        "subjects": [_subject([identity]) for identity in case.identities],
+        "subjects": [subject_json([identity]) for identity in case.identities],
         "scope": case.scope.as_dict(),
         "states": case.states,
         "compared": case.compared,

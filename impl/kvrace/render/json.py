@@ -32,7 +32,7 @@ def _result(
         "kvrace": kvrace.__version__,
         "verdict": result.verdict,
         "exit_code": result.exit_code,
-        "subject": _subject(identities),
+        "subject": subject_json(identities),
         "scope": {"name": result.scope_name, "cases": result.cases_planned},
         "contract": str(result.contract),
         "states": result.states,
@@ -50,14 +50,17 @@ def _result(
     }
 
 
-def _subject(identities: Sequence[Identity]) -> dict[str, str]:
+def subject_json(identities: Sequence[Identity]) -> dict[str, Any]:
+    """Who was checked. ``patch`` is there only where there is one."""
+    first = identities[0]
     schedulers = dict.fromkeys(identity.scheduler for identity in identities)
-    return {"name": identities[0].name, "version": identities[0].version, "scheduler": ",".join(schedulers)}
+    patch = {"patch": first.patch._asdict()} if first.patch else {}
+    return {"name": first.name, "version": first.version, "scheduler": ",".join(schedulers), **patch}
 
 
 def _case(case: CaseResult, traces: Traces, replay: ReplayCommand) -> dict[str, Any]:
     return {
-        "subject": _subject([case.identity]),
+        "subject": subject_json([case.identity]),
         "scope": case.scope.as_dict(),
         "states": case.states,
         "transitions": case.transitions,

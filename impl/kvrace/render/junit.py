@@ -45,7 +45,7 @@ def _suite(scope: Scope, identity: Identity, result: CheckResult, facts: dict[st
     said = {
         "kvrace": kvrace.__version__,
         "subject": identity.name,
-        "version": identity.version,
+        "version": identity.release,
         "scheduler": identity.scheduler,
         "scope": scope,
         "contract": result.contract,

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kvmodel.playback import OTHERS_MAX, Refused
+from kvmodel.port import Identity
 from kvrace.render.looks import count
 from kvrace.render.rows import Broken
 from kvrace.render.swimlane import swimlane
@@ -72,15 +73,23 @@ def _name(text: str) -> Text:
     return Text(text, style="dim")
 
 
-def _identity(identity: tuple[str, str, str]) -> str:
-    return f"{identity[0]} {identity[1]}: {identity[2]}"
+def _identity(identity: Identity) -> str:
+    return f"{identity.name} {identity.release}: {identity.scheduler}"
 
 
 def _difference(replay: Replay) -> str:
     then, now = replay.recorded.identity, replay.identity
     if not then.scheduler or then == now:
         return ""
-    return " (another scheduler)" if (then.name, then.scheduler) != (now.name, now.scheduler) else " (another version)"
+    if (then.name, then.scheduler) != (now.name, now.scheduler):
+        return " (another scheduler)"
+    if then.version != now.version:
+        return " (another version)"
+    return " (the same patch under another name)" if _digest(then) == _digest(now) else " (another patch)"
+
+
+def _digest(identity: Identity) -> str | None:
+    return identity.patch.digest if identity.patch else None
 
 
 def _outcome(replay: Replay) -> Text:

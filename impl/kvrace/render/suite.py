@@ -137,7 +137,7 @@ def suite_report(result: SuiteReplay, width: int) -> RenderableType:
 
 
 def _who(identity: Identity) -> str:
-    return f"{identity.name} {identity.version}: {identity.scheduler}"
+    return f"{identity.name} {identity.release}: {identity.scheduler}"
 
 
 def _departure(first: Departure) -> list[RenderableType]:

@@ -93,7 +93,7 @@ def subject_line(identities: Iterable[Identity]) -> str:
     """One subject with its version, and its schedulers."""
     seen = list(identities)
     schedulers = " and ".join(dict.fromkeys(identity.scheduler for identity in seen))
-    return f"{f'{seen[0].name} {seen[0].version}'.strip()}: {schedulers}"
+    return f"{f'{seen[0].name} {seen[0].release}'.strip()}: {schedulers}"
 
 
 def scope_lines(name: str, scopes: Sequence[Scope]) -> list[str]:
@@ -266,7 +266,7 @@ def _who(identities: Sequence[Identity]) -> str:
     if first.name == "reference":
         return f"the reference scheduler {first.version} (not vLLM)"
     own = [identity.scheduler for identity in identities if ":" in identity.scheduler]
-    return f"{own[0]} with {first.name} {first.version}" if own else f"{first.name} {first.version}"
+    return f"{own[0]} with {first.name} {first.release}" if own else f"{first.name} {first.release}"
 
 
 def _stop(result: CheckResult) -> tuple[str, str]:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kvmodel.events import Abort, Add, Event, Lose, Report, Schedule, TransferEnds, Update
+from kvmodel.early import EARLY
+from kvmodel.events import Abort, Add, Event, Lose, Report, ReportKind, Schedule, TransferEnds, Update
+from kvrace.render.rows import at_rank
 from kvrace.reproducer.order import Call, Order
 from kvrace.reproducer.text import WIDTH, comment_lines, enclosed, quoted
 
 _INDENT = "    "
-_HOW = {"due": "", "duplicate": " once more", "unsolicited": ", which nobody asked for"}
+_HOW: dict[ReportKind, str] = {
+    "due": "",
+    "duplicate": " once more",
+    "unsolicited": ", which nobody asked for",
+    "late": ", whose bytes still land",
+    "expired": ", because its time is up",
+}
 
 
 def call_lines(order: Order, call: Call, watched: frozenset[str]) -> list[str]:
@@ -18,11 +26,21 @@ def call_lines(order: Order, call: Call, watched: frozenset[str]) -> list[str]:
     ``notices`` (final notices to the clients), ``dismissed`` and ``known`` (what the workers were told), ``output`` (the return
     value of the last call), ``used`` (the blocks that steps in flight at the end work on).
     """
-    lines = comment_lines(f"{call.number}. {_words(call)}", _INDENT, "   ")
+    lines = comment_lines(f"{call.number}. {_words(order, call)}", _INDENT, "   ")
     return [*lines, *(_INDENT + line for line in _statements(order, call, watched))]
 
 
-def _words(call: Call) -> str:
+def _told(call: Call, order: Order) -> bool:
+    assert isinstance(call.event, TransferEnds)
+    ended = call.event
+    return order.told_before(call.number, Report(ended.direction, ended.request, rank=ended.rank))
+
+
+def _name_in(report: Report) -> str:
+    return at_rank(report.request, report.rank)
+
+
+def _words(order: Order, call: Call) -> str:
     match call.event:
         case Add(name, claims):
             return f"A client sends {name}." if claims else f"A client sends {name}; its save will not be claimed."
@@ -30,16 +48,17 @@ def _words(call: Call) -> str:
             return f"The client of {name} is gone."
         case Schedule():
             return f"The engine asks for step {call.step}."
-        case TransferEnds(name, direction):
-            return f"The {direction} of {name} is over, and not reported yet."
-        case Lose(name, direction):
-            return f"The {direction} of {name} is over, and will never be reported."
+        case TransferEnds(name, direction, rank):
+            told = "and was reported before" if _told(call, order) else "and not reported yet"
+            return f"The {direction} of {at_rank(name, rank)} is over, {told}."
+        case Lose(name, direction, rank):
+            return f"The {direction} of {at_rank(name, rank)} is over, and will never be reported."
         case Update(reports, stops):
             return _words_of_update(call.step, reports, stops)
 
 
 def _words_of_update(step: int, reports: Iterable[Report], stops: tuple[str, ...]) -> str:
-    told = [f"the {report.direction} of {report.request}{_HOW[report.kind]}" for report in reports]
+    told = [f"the {report.direction} of {_name_in(report)}{_HOW[report.kind]}" for report in reports]
     words = f"The output of step {step}"
     if told:
         words += f" reports {' and '.join(told)}"
@@ -60,8 +79,12 @@ def _statements(order: Order, call: Call, watched: frozenset[str]) -> list[str]:
             return lines
         case Schedule():
             return _schedule(order, call, watched)
-        case TransferEnds(name, direction):
-            return [f"connector.ends({quoted(direction)}, {quoted(name)})"]
+        case TransferEnds(name, direction, rank):
+            if _told(call, order) and not rank:
+                return [f"connector.over({quoted(direction)}, {quoted(name)})"]
+            return [f"connector.ends({quoted(direction)}, {quoted(at_rank(name, rank))})"]
+        case Lose(name, direction, rank) if rank:
+            return [f"connector.over({quoted(direction)}, {quoted(at_rank(name, rank))})"]
         case Lose(name, direction):
             return [f"connector.running.pop(({quoted(direction)}, {quoted(name)}), None)"]
         case Update():
@@ -82,11 +105,11 @@ def _schedule(order: Order, call: Call, watched: frozenset[str]) -> list[str]:
 
 def _update(order: Order, call: Call, event: Update, watched: frozenset[str]) -> list[str]:
     step = f"step_{call.step}"
-    arguments = ["scheduler", step] if order.scope.token_budget else [step]
+    arguments = ["scheduler", step] if order.takes_scheduler else [step]
     for direction, keyword in (("load", "finished_recving"), ("save", "finished_sending")):
         names = [report for report in event.reports if report.direction == direction]
         if names:
-            arguments.append(f"{keyword}={_reported(direction, names)}")
+            arguments.append(_argument(keyword, _reported(order, call, direction, names)))
     if event.stops:
         arguments.append(f"stopped=[{_names(list(event.stops))}]")
     last = call is order.calls[-1]
@@ -102,14 +125,28 @@ def _update(order: Order, call: Call, event: Update, watched: frozenset[str]) ->
     return lines
 
 
-def _reported(direction: str, reports: list[Report]) -> str:
-    """The ids in one set of an output: those of transfers that ran, and those that are reported in spite of it."""
-    due = _names([report.request for report in reports if report.kind == "due"])
-    other = _names([report.request for report in reports if report.kind != "due"])
-    over = f"connector.over({quoted(direction)}, {due})"
-    if not other:
-        return over
-    return f"[*{over}, {other}]" if due else f"[{other}]"
+def _argument(keyword: str, items: list[str]) -> str:
+    """A list as an argument, with one item a line where it is too long; one that is another list is that list."""
+    if len(items) == 1 and items[0].startswith("*"):
+        return f"{keyword}={items[0].removeprefix('*')}"
+    text = f"{keyword}=[{', '.join(items)}]"
+    if len(2 * _INDENT + text) < WIDTH:
+        return text
+    return "\n".join([f"{keyword}=[", *(f"{3 * _INDENT}{item}," for item in items), f"{2 * _INDENT}]"])
+
+
+def _reported(order: Order, call: Call, direction: str, reports: list[Report]) -> list[str]:
+    """The ids in one set of an output: those of transfers that are over, and those that are reported in spite of it."""
+    due = [report for report in reports if report.kind == "due"]
+    early = [report for report in reports if report.kind in EARLY]
+    again = [report for report in reports if report.kind == "duplicate" and order.told_before(call.number, report)]
+    other = [report for report in reports if report not in (*due, *early)]
+    calls = [
+        f"*connector.{method}({quoted(direction)}, {_names(list(map(_name_in, told)))})"
+        for method, told in (("over", [*due, *again]), ("too_early", early))
+        if told
+    ]
+    return [*calls, *([_names(list(map(_name_in, other)))] if other else [])]
 
 
 _MANY = 5
@@ -117,6 +154,6 @@ _MANY = 5
 
 def _names(names: list[str]) -> str:
     """Arguments, or the letters of one string where there are many."""
-    if len(names) >= _MANY:
+    if len(names) >= _MANY and all(len(name) == 1 for name in names):
         return f"*{quoted(''.join(names))}"
     return ", ".join(map(quoted, names))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece
+from kvrace.reproducer.ranks import rank_methods
 
 _BASE = "vllm.distributed.kv_transfer.kv_connector.v1.base"
 
@@ -12,11 +13,10 @@ def connector_piece(order: Order, watched: frozenset[str], reports_all: bool) ->
     """``watched`` names what the assertion wants to know of calls of request_finished: ``finished``, ``handed_over``."""
     blocks = [
         _start(order, watched),
-        _loads() if order.loads else _no_loads(),
+        _loads(order) if order.loads else _no_loads(),
         ["    def build_connector_meta(self, scheduler_output):", "        return KVConnectorMetadata()"],
         _request_finished(order, watched),
-        *([_over()] if order.reports_due or reports_all else []),
-        *([_ends()] if order.separate_ends else []),
+        *_life(order, reports_all),
         ["    # What follows belongs to the workers, and there are none."],
         ["    def start_load_kv(self, forward_context, **kwargs): ..."],
         ["    def wait_for_layer_load(self, layer_name): ..."],
@@ -27,6 +27,17 @@ def connector_piece(order: Order, watched: frozenset[str], reports_all: bool) ->
     return Piece(code, (f"{_BASE}:KVConnectorBase_V1", f"{_BASE}:KVConnectorMetadata"))
 
 
+def _life(order: Order, reports_all: bool) -> list[list[str]]:
+    """What ends and reports transfers."""
+    if order.scope.ranks > 1:
+        return rank_methods(order)
+    return [
+        *([_over(order)] if order.reports_due or order.early or reports_all else []),
+        *([_too_early()] if order.early else []),
+        *([_ends()] if order.scope.separate_ends and order.separate_ends else []),
+    ]
+
+
 def _start(order: Order, watched: frozenset[str]) -> list[str]:
     return [
         "class StubConnector(KVConnectorBase_V1):",
@@ -35,17 +46,32 @@ def _start(order: Order, watched: frozenset[str]) -> list[str]:
         "    def __init__(self, vllm_config, role, kv_cache_config=None):",
         "        super().__init__(vllm_config, role, kv_cache_config)",
         '        self.running = {}  # ("load", "A") -> block ids',
-        *(["        self.loaded = set()"] if order.loads else []),
+        *(["        self.loaded = set()"] if order.loads and not order.scope.loads_again else []),
+        *(
+            ["        self.told = set()  # reported, and still running"]
+            if order.early and order.scope.ranks == 1
+            else []
+        ),
+        *(["        self.touching = {}", "        self.owed = {}"] if order.scope.ranks > 1 else []),
         *(["        self.finished = []"] if "finished" in watched else []),
         *(["        self.handed_over = {}"] if "handed_over" in watched else []),
     ]
 
 
-def _loads() -> list[str]:
+def _runs(order: Order, kind: str, blocks: str) -> str:
+    """The statement that begins a transfer."""
+    if order.scope.ranks > 1:
+        return f'self.starts("{kind}", name, {blocks})'
+    return f'self.running["{kind}", name] = {blocks}'
+
+
+def _loads(order: Order) -> list[str]:
+    again = order.scope.loads_again
+    done = '("load", name) in self.running' if again else "name in self.loaded"
     return [
         "    def get_num_new_matched_tokens(self, request, num_computed_tokens):",
         "        name = request.request_id",
-        "        if name not in LOADS or name in self.loaded:",
+        f"        if name not in LOADS or {done}:",
         "            return 0, False",
         "        offered = max(0, len(PROMPTS[name]) * BLOCK_SIZE - num_computed_tokens)",
         "        return offered, offered > 0",
@@ -55,8 +81,8 @@ def _loads() -> list[str]:
         "            name = request.request_id",
         "            last = len(PROMPTS[name])",
         "            first = last - num_external_tokens // BLOCK_SIZE",
-        "            self.loaded.add(name)",
-        '            self.running["load", name] = blocks.get_block_ids()[0][first:last]',
+        *([] if again else ["            self.loaded.add(name)"]),
+        f"            {_runs(order, 'load', 'blocks.get_block_ids()[0][first:last]')}",
     ]
 
 
@@ -86,17 +112,27 @@ def _request_finished(order: Order, watched: frozenset[str]) -> list[str]:
             "            return False, None  # never two transfers of one request at a time",
         ]
     claimed = "name not in UNCLAIMED" if order.unclaimed else "True"
-    return [*lines, '        self.running["save", name] = list(block_ids)', f"        return {claimed}, None"]
+    return [*lines, f"        {_runs(order, 'save', 'list(block_ids)')}", f"        return {claimed}, None"]
 
 
-def _over() -> list[str]:
+def _over(order: Order) -> list[str]:
+    ran = "[name for name in ran if (kind, name) not in self.told]" if order.early else "ran"
     return [
         "    def over(self, kind, *names):",
         '        """These transfers are over: the names of those that ran, to be reported."""',
         "        ran = [name for name in names if (kind, name) in self.running]",
         "        for name in ran:",
         "            del self.running[kind, name]",
-        "        return ran",
+        f"        return {ran}",
+    ]
+
+
+def _too_early() -> list[str]:
+    return [
+        "    def too_early(self, kind, *names):",
+        '        """These are reported although they run on, or have not begun."""',
+        "        self.told.update((kind, name) for name in names if (kind, name) in self.running)",
+        "        return names",
     ]
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kvmodel.contract import Contract
+from kvmodel.early import EARLY
 from kvmodel.errors import KvraceError
 from kvmodel.events import Add, Event, Report, Schedule, TransferEnds, Update
 from kvmodel.scope import Scope
@@ -95,6 +96,26 @@ class Order:
     @property
     def separate_ends(self) -> bool:
         return any(isinstance(call.event, TransferEnds) for call in self.calls)
+
+    @property
+    def takes_scheduler(self) -> bool:
+        """Whether the generated ``model_output`` looks at the scheduler."""
+        return bool(self.scope.token_budget) or self.scope.ranks > 1
+
+    @property
+    def early(self) -> bool:
+        return any(report.kind in EARLY for update in self.updates for report in update.reports)
+
+    def told_before(self, number: int, report: Report) -> bool:
+        """Whether the transfer was reported too early before the event with this number."""
+        told = [
+            other
+            for call in self.calls
+            if call.number < number and isinstance(call.event, Update)
+            for other in call.event.reports
+            if other.kind in EARLY
+        ]
+        return any(replace(other, kind=report.kind) == report for other in told)
 
     @property
     def reports_due(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvmodel.scope import Scope
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, piece
+from kvrace.reproducer.ranks import AGGREGATOR, rank_constants
 from kvrace.reproducer.text import enclosed, quoted, string_set
 
 _STOCK = {
@@ -69,6 +70,7 @@ def constants(order: Order, scheduler: str | None) -> list[str]:
         f"NUM_BLOCKS = {scope.blocks}  # and the null block",
         f"BLOCK_SIZE = {scope.block_size}",
         f"MAX_TOKENS = {scope.output_tokens}",
+        *rank_constants(order),
         "# One letter for each full block of a prompt; one token more comes after them.",
         *enclosed("PROMPTS = {", words, "}"),
     ]
@@ -97,10 +99,19 @@ def _word(scope: Scope, index: int) -> str:
 
 
 def setup_pieces(order: Order) -> list[Piece]:
-    return [_MODEL, _create_scheduler(order.scope), _create_request(order)]
+    return [_MODEL, _create_scheduler(order), _create_request(order)]
 
 
-def _create_scheduler(scope: Scope) -> Piece:
+_AGGREGATED = [
+    "    aggregator = KVOutputAggregator.from_connector(scheduler.connector, NUM_RANKS)",
+    "    scheduler.connector.aggregator = aggregator",
+    "    return scheduler",
+]
+
+
+def _create_scheduler(order: Order) -> Piece:
+    scope = order.scope
+    several = scope.ranks > 1
     cached = scope.prefix_sharing
     lines = [
         "def create_scheduler(folder):",
@@ -134,7 +145,7 @@ def _create_scheduler(scope: Scope) -> Piece:
         "        block_size=BLOCK_SIZE, num_kv_heads=1, head_size=1, dtype=torch.float32",
         "    )",
         "    scheduler_class = pkgutil.resolve_name(SCHEDULER)",
-        "    return scheduler_class(",
+        f"    {'scheduler =' if several else 'return'} scheduler_class(",
         "        vllm_config=config,",
         "        kv_cache_config=KVCacheConfig(",
         "            num_blocks=NUM_BLOCKS + 1,",
@@ -144,6 +155,7 @@ def _create_scheduler(scope: Scope) -> Piece:
         "        structured_output_manager=StructuredOutputManager(config),",
         "        block_size=BLOCK_SIZE,",
         "    )",
+        *(_AGGREGATED if several else []),
     ]
     imports = [
         "json",
@@ -164,6 +176,8 @@ def _create_scheduler(scope: Scope) -> Piece:
         *(f"vllm.v1.kv_cache_interface:{name}" for name in ("FullAttentionSpec", "KVCacheConfig", "KVCacheGroupSpec")),
         "vllm.v1.structured_output:StructuredOutputManager",
     ]
+    if several:
+        imports.append(AGGREGATOR)
     if cached:
         imports += ["vllm.utils.hashing:sha256", "vllm.v1.core.kv_cache_utils:init_none_hash"]
     return Piece("\n".join(lines), tuple(imports))

@@ -92,7 +92,7 @@ def _depth(recorded: RecordedTrace, in_flight: int, loop: int) -> int:
 
 def _scheduler_path(recorded: RecordedTrace) -> str | None:
     """``module:Class`` of the scheduler, None for vLLM's own."""
-    name, _, scheduler = recorded.identity
+    name, scheduler = recorded.identity.name, recorded.identity.scheduler
     if not name:
         raise KvraceError(
             "the order was not recorded on a scheduler; 'kvrace replay --rewrite FILE' plays and records it"
@@ -118,7 +118,7 @@ def _docstring(recorded: RecordedTrace) -> list[str]:
     lines += ["", *docstring_lines(f"The rule: {rule.meaning} ({rule.source}).")]
     lines += [""]
     for title, text in (
-        ("Found on", f"vllm {recorded.identity.version}, {recorded.identity.scheduler}, by kvrace {recorded.kvrace}"),
+        ("Found on", f"vllm {recorded.identity.release}, {recorded.identity.scheduler}, by kvrace {recorded.kvrace}"),
         ("Scope", str(recorded.scope)),
         ("Contract", f"{contract}: {meanings}"),
         ("Blame", f"the {recorded.blame}"),

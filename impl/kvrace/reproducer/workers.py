@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, piece
+from kvrace.reproducer.ranks import rank_output
 from kvrace.reproducer.text import WIDTH
 
 _SORTED_IDS = piece(
@@ -38,8 +39,12 @@ def workers_pieces(order: Order, reports_all: bool) -> list[Piece]:
     stops = order.stops
     token = "STOP_TOKEN if name in stopped else TOKEN" if stops else "TOKEN"
     tokens = f"[{token}] if computes_all(scheduler, step, name) else []" if chunked else f"[{token}]"
-    signature = "scheduler, step" if chunked else "step"
+    signature = "scheduler, step" if order.takes_scheduler else "step"
     extra = ", stopped=()" if stops else ""
+    helpers = [*([_SORTED_IDS] if two else []), *([_COMPUTES_ALL] if chunked else [])]
+    needed = ("vllm.v1.outputs:KVConnectorOutput", "vllm.v1.outputs:ModelRunnerOutput")
+    if order.scope.ranks > 1:
+        return [*helpers, Piece("\n".join(rank_output(order, _sampled(tokens, token), extra, ids)), needed)]
     lines = [
         f"def model_output({signature}, finished_recving=(), finished_sending=(){extra}):",
         '    """The sampled tokens, and what the connector reports."""',
@@ -54,8 +59,7 @@ def workers_pieces(order: Order, reports_all: bool) -> list[Piece]:
         "        ),",
         "    )",
     ]
-    output = Piece("\n".join(lines), ("vllm.v1.outputs:KVConnectorOutput", "vllm.v1.outputs:ModelRunnerOutput"))
-    return [*([_SORTED_IDS] if two else []), *([_COMPUTES_ALL] if chunked else []), output]
+    return [*helpers, Piece("\n".join(lines), needed)]
 
 
 def _sampled(tokens: str, token: str) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from kvmodel.port import UnknownSubject
 from kvmodel.scope import Scheduling, Scope
+from kvrace.patch.active import check_what_was_imported
 from kvrace.vllm.environment import import_vllm, make_config
 from kvrace.vllm.moves import MOVING
 
@@ -55,6 +56,7 @@ class Api:
             raise UnknownSubject(f"the adapter does not know this vLLM ({self.version}): {error}") from error
         self._check_signatures()
         self._check_fields()
+        check_what_was_imported()
 
     def _import(self) -> None:
         import vllm
@@ -68,7 +70,7 @@ class Api:
         from vllm.v1.core.sched.async_scheduler import AsyncScheduler
         from vllm.v1.core.sched.output import SchedulerOutput
         from vllm.v1.core.sched.scheduler import Scheduler
-        from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+        from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
         from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
         from vllm.v1.request import Request, RequestStatus
         from vllm.v1.structured_output import StructuredOutputManager
@@ -94,7 +96,8 @@ class Api:
         self.aborted = RequestStatus.FINISHED_ABORTED
         self._statuses = RequestStatus
         self._sampling_params = SamplingParams
-        self._spec, self._cache_config, self._group = FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+        self._spec, self._window_spec = FullAttentionSpec, SlidingWindowSpec
+        self._cache_config, self._group = KVCacheConfig, KVCacheGroupSpec
         self._structured = StructuredOutputManager
         self.scheduler_output = SchedulerOutput
         self._connector_output, self._runner_output = KVConnectorOutput, ModelRunnerOutput
@@ -163,10 +166,11 @@ class Api:
         import torch
 
         config.cache_config.num_gpu_blocks = scope.blocks + 1
-        spec = self._spec(block_size=scope.block_size, num_kv_heads=1, head_size=1, dtype=torch.float32)
-        cache = self._cache_config(
-            num_blocks=scope.blocks + 1, kv_cache_tensors=[], kv_cache_groups=[self._group(["layer"], spec)]
-        )
+        shape = {"block_size": scope.block_size, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32}
+        groups = [self._group(["layer"], self._spec(**shape))]
+        if scope.window:
+            groups.append(self._group(["window"], self._window_spec(**shape, sliding_window=scope.window)))
+        cache = self._cache_config(num_blocks=scope.blocks + 1, kv_cache_tensors=[], kv_cache_groups=groups)
         return scheduler_class(
             vllm_config=config,
             kv_cache_config=cache,

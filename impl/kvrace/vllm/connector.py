@@ -11,9 +11,11 @@ from typing import Any
 from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorMetadata
 
-from kvmodel.port import ConnectorScript, Handover, LoadStarted, UnknownSubject
+from kvmodel.port import NULL_BLOCK, ConnectorScript, Handover, LoadStarted, UnknownSubject
 
 CONNECTOR_NAME = "KvraceScriptedConnector"
+GROUPS_CONNECTOR_NAME = "KvraceScriptedGroupsConnector"
+"""The connector for a scheduler with a second group of blocks."""
 
 
 class ScriptedMetadata(KVConnectorMetadata):
@@ -53,19 +55,23 @@ class ScriptedConnector(KVConnectorBase_V1):
             raise UnknownSubject(
                 f"the adapter does not know loads that start in a later call than the one that asks for them, as that of {name}"
             )
-        table = tuple(blocks.get_block_ids()[0])
+        table, *other = map(tuple, blocks.get_block_ids())
+        window = other[0] if other else ()
         start = self._computed[name]
         end = start + num_external_tokens
-        target = table[start // self.block_size : -(-end // self.block_size)]
-        self.loads.append(LoadStarted(name, target, table, end, self.script[name].in_step))
+        places = slice(start // self.block_size, -(-end // self.block_size))
+        target = table[places] + tuple(block for block in window[places] if block != NULL_BLOCK)
+        self.loads.append(LoadStarted(name, target, table, end, window, self.script[name].in_step))
 
     def build_connector_meta(self, scheduler_output: Any) -> ScriptedMetadata:
         return ScriptedMetadata()
 
     def request_finished(self, request: Any, block_ids: Any) -> tuple[bool, None]:
-        blocks = tuple(block_ids)
-        self.handovers.append(Handover(request.request_id, blocks))
-        return bool(blocks) and self.script[request.request_id].save == "claimed", None
+        return self._finished(Handover(request.request_id, tuple(block_ids)))
+
+    def _finished(self, handover: Handover) -> tuple[bool, None]:
+        self.handovers.append(handover)
+        return bool(handover.blocks) and self.script[handover.request].save == "claimed", None
 
     def get_finished_count(self) -> int | None:
         """How many ranks report each transfer; None for all."""
@@ -86,7 +92,28 @@ class ScriptedConnector(KVConnectorBase_V1):
         raise NotImplementedError
 
 
+def _for_groups() -> type | None:
+    """The connector for more than one group of blocks; None where vLLM has none such (before 0.11.2)."""
+    try:
+        from vllm.distributed.kv_transfer.kv_connector.v1.base import SupportsHMA
+    except ImportError:
+        return None
+
+    class GroupsConnector(ScriptedConnector, SupportsHMA):
+        """Is told the blocks of all groups when a request is over."""
+
+        def request_finished_all_groups(self, request: Any, block_ids: Any) -> tuple[bool, None]:
+            blocks, window = map(tuple, block_ids or ((), ()))
+            return self._finished(Handover(request.request_id, blocks, window))
+
+    return GroupsConnector
+
+
+ScriptedGroupsConnector = _for_groups()
+
+
 def register() -> None:
-    """Make vLLM's factory find the connector by name. Safe to call twice."""
-    if CONNECTOR_NAME not in KVConnectorFactory._registry:
-        KVConnectorFactory.register_connector(CONNECTOR_NAME, __name__, "ScriptedConnector")
+    """Make vLLM's factory find the connectors by name. Safe to call twice."""
+    for name, kind in ((CONNECTOR_NAME, "ScriptedConnector"), (GROUPS_CONNECTOR_NAME, "ScriptedGroupsConnector")):
+        if name not in KVConnectorFactory._registry:
+            KVConnectorFactory.register_connector(name, __name__, kind)

@@ -19,6 +19,8 @@ from typing import Any
 
 from kvmodel.errors import KvraceError
 from kvmodel.scope import REQUEST_NAMES, FailurePolicy, Scope
+from kvrace.vllm.engine import Engine
+from kvrace.vllm.failures import failure_policy
 from kvrace.watchdog import describe
 
 _ENVIRONMENT = {
@@ -156,6 +158,7 @@ def make_config(scope: Scope) -> Any:
         scope.token_budget,
         bool(scope.priorities),
         scope.load_failures,
+        Engine.of(scope),
     )
 
 
@@ -167,6 +170,7 @@ def _make_config(
     token_budget: int,
     by_priority: bool,
     load_failures: FailurePolicy,
+    engine: Engine,
 ) -> Any:
     import_vllm()
     from vllm.config import (
@@ -177,9 +181,6 @@ def _make_config(
         SchedulerConfig,
         VllmConfig,
     )
-
-    from kvrace.vllm.connector import CONNECTOR_NAME
-    from kvrace.vllm.failures import failure_policy
 
     model = ModelConfig(model=model_folder(), skip_tokenizer_init=True, dtype="float32", seed=0)
     config = VllmConfig(
@@ -197,8 +198,9 @@ def _make_config(
             policy="priority" if by_priority else "fcfs",
         ),
         kv_transfer_config=KVTransferConfig(
-            kv_connector=CONNECTOR_NAME, kv_role="kv_both", **failure_policy(load_failures)
+            kv_connector=engine.connector, kv_role="kv_both", **failure_policy(load_failures)
         ),
     )
     config.cache_config.block_size = block_size
+    engine.put_into(config)
     return config

@@ -32,12 +32,13 @@ def _role(module: str, function: str) -> Role:
 def moves_of(scheduler: Any, places: Places) -> AbstractContextManager[list[BlockMove]]:
     """Collect the moves of blocks while a call into the scheduler runs."""
     pool = scheduler.kv_cache_manager.block_pool
-    manager = scheduler.kv_cache_manager.coordinator.single_type_managers[0]
-    watched = codes(type(pool), MOVING) | codes(type(manager), _TAKING)
-    return recorded_moves(watched, partial(_owners, pool, manager), places.deciding)
+    managers = scheduler.kv_cache_manager.coordinator.single_type_managers
+    watched = codes(type(pool), MOVING).union(*(codes(type(manager), _TAKING) for manager in managers))
+    return recorded_moves(watched, partial(_owners, pool, managers), places.deciding)
 
 
-def _owners(pool: Any, manager: Any) -> list[int | None]:
+def _owners(pool: Any, managers: Any) -> list[int | None]:
     """References and table entries of each block: one of the two changes whenever a block moves."""
-    entries = Counter(block.block_id for blocks in manager.req_to_blocks.values() for block in blocks)
+    tables = [blocks for manager in managers for blocks in manager.req_to_blocks.values()]
+    entries = Counter(block.block_id for blocks in tables for block in blocks)
     return [None if block.is_null else block.ref_cnt + entries[block.block_id] for block in pool.blocks]

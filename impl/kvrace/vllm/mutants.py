@@ -13,6 +13,8 @@ from typing import Any
 from kvmodel.scope import Scope
 from kvrace.mutants import Mutant
 from kvrace.vllm.api import load_api
+from kvrace.vllm.rank_faults import RANK_FAULTS
+from kvrace.vllm.ranks import aggregator_class
 from kvrace.vllm.subject import VllmSubject
 
 
@@ -248,4 +250,7 @@ def vllm_mutants() -> list[Mutant]:
     for name, (change, breaks, meant_for, scope) in _FAULTS.items():
         changed = change(api.scheduler_class(scope.scheduling))
         mutants.append(Mutant(name, breaks, meant_for, partial(VllmSubject, scheduler_class=changed), scope))
+    for name, (change, breaks, meant_for, scope) in RANK_FAULTS.items():
+        changed = change(aggregator_class())
+        mutants.append(Mutant(name, breaks, meant_for, partial(VllmSubject, aggregator=changed), scope))
     return mutants

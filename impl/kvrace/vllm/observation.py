@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kvmodel.port import Observation
@@ -27,7 +27,7 @@ def observe(
     ``tables`` is only filled when no step is in flight: before that, entries are no leak.
     """
     requests = scheduler.requests
-    manager = scheduler.kv_cache_manager.coordinator.single_type_managers[0]
+    managers = scheduler.kv_cache_manager.coordinator.single_type_managers
     pool = scheduler.kv_cache_manager.block_pool
     known = [(name, requests[name]) for name in names if name in requests]
     blocks = pool.blocks
@@ -41,11 +41,7 @@ def observe(
             for queue in _QUEUES
             if getattr(scheduler, queue, None)
         ),
-        owned=tuple(
-            (name, tuple([block.block_id for block in manager.req_to_blocks[name]]))
-            for name in names
-            if manager.req_to_blocks.get(name)
-        ),
+        owned=_owned(managers, names),
         held_back=tuple(held_back),
         references=tuple([None if block.is_null else block.ref_cnt for block in blocks]),
         free=_free_queue(pool.free_block_queue, len(blocks)),
@@ -62,6 +58,22 @@ def observe(
         ),
         pending=pending,
     )
+
+
+def _owned(managers: Sequence[Any], names: tuple[str, ...]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The block tables, one after the other. A second one, that of a sliding window, owns no block where it has the null block."""
+    manager, *others = managers
+    tables = [
+        (
+            name,
+            tuple(
+                [block.block_id for block in manager.req_to_blocks.get(name, ())]
+                + [b.block_id for other in others for b in other.req_to_blocks.get(name, ()) if not b.is_null]
+            ),
+        )
+        for name in names
+    ]
+    return tuple([(name, blocks) for name, blocks in tables if blocks])
 
 
 def _free_queue(queue: Any, limit: int) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from kvmodel.port import (
 )
 from kvmodel.scope import Scope
 from kvrace.capture import StateWalk
+from kvrace.patch.active import applied_patch, patch_notes
 from kvrace.places import answer_recording
 from kvrace.vllm.api import Api, load_api
 from kvrace.vllm.environment import make_config
@@ -95,7 +96,7 @@ class VllmSubject:
     def identity(self) -> Identity:
         stock = self._class is self._api.scheduler_class(self.scope.scheduling)
         name = self._class.__name__ if stock else f"{self._class.__module__}:{self._class.__qualname__}"
-        return Identity("vllm", self._api.version, _printable(name))
+        return Identity("vllm", self._api.version, _printable(name), applied_patch())
 
     @property
     def location(self) -> str:
@@ -158,7 +159,7 @@ class VllmSubject:
         output = self.scheduler.schedule()
         if not isinstance(output, self._api.scheduler_output):
             raise _WrongAnswer("schedule", output, "SchedulerOutput", self._places.entry("schedule"))
-        counts = output.num_scheduled_tokens
+        counts, drafts = output.num_scheduled_tokens, output.scheduled_spec_decode_tokens
         requests = self.scheduler.requests
         entries = []
         for new in output.scheduled_new_reqs:
@@ -170,9 +171,11 @@ class VllmSubject:
         scheduled = []
         for name, block_ids, replaces, before in entries:
             computed = before + counts[name]
-            blocks = tuple(block_ids[0]) if block_ids else ()
+            blocks, *other = map(tuple, block_ids or ((),))
             samples_token = computed >= requests[name].num_tokens
-            scheduled.append(ScheduledRequest(name, blocks, replaces, before, computed, samples_token))
+            window = other[0] if other else ()
+            count = len(drafts.get(name, ()))
+            scheduled.append(ScheduledRequest(name, blocks, replaces, before, computed, samples_token, window, count))
         samples = tuple(entry.request for entry in scheduled if entry.samples)
         self._steps.append((output, samples))
         preempted = tuple(sorted(getattr(output, "preempted_req_ids", None) or ()))
@@ -224,7 +227,7 @@ class VllmSubject:
     def notes(self, exhausted: bool) -> tuple[str, ...]:
         like_stock = self._foreign and self._like_stock
         word = [f"compared like vLLM's own, at the word of its classes: {self._class.__name__}"] if like_stock else []
-        return (*word, *self._walk.notes(exhausted))
+        return (*word, *self._walk.notes(exhausted), *patch_notes())
 
     def _crash(self, error: BaseException) -> Crash:
         """Where the scheduler's code raised. Raises HarnessError when it was kvrace's own code that did."""

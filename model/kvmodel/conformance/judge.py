@@ -9,6 +9,7 @@ from kvmodel.conformance.abstraction import Abstraction
 from kvmodel.conformance.divergence import Divergence, Kind, differences, nearest_move, without_names
 from kvmodel.conformance.explanation import REPORTS, Item, Name, Part, explained
 from kvmodel.contract import Contract
+from kvmodel.errors import KvraceError
 from kvmodel.events import Lose, TransferEnds, Update
 from kvmodel.port import Observation
 from kvmodel.relation.finite import NO_CRASH, FiniteInstance, Move
@@ -51,6 +52,10 @@ class Judge:
     """The relation with one completion policy, for one scope and contract. Raises KvraceError for an unknown policy."""
 
     def __init__(self, policy: str, scope: Scope, contract: Contract) -> None:
+        if scope.window or scope.drafts:
+            raise KvraceError(
+                "the specification knows one group of blocks and no drafts: use no --conformance in such a scope"
+            )
         model = Model(policy_named(policy), contract)
         self.policy, self.scope, self.contract = policy, scope, contract
         self._reclaims = model.policy.reclaims

@@ -119,7 +119,7 @@ def universe_of(scope: Scope, blocks: int | None = None, ids: tuple[str, ...] = 
     true |= {(saves, (request,)) for index, request in enumerate(requests) if scope.saves(index)}
     true |= {(lower, (low, high)) for place, high in enumerate(pool) for low in pool[:place]}
     true |= {(earlier, (low, high)) for place, high in enumerate(steps) for low in steps[:place]}
-    true |= {(overlapping, ())} if scope.scheduling == "async" else set()
+    true |= {(overlapping, ())} if scope.steps_in_flight > 1 else set()
     true |= {(sharing, ())} if scope.prefix_sharing else set()
     values: dict[Cell, Element] = {
         (name_of, (request,)): ID.element(name) for request, name in zip(requests, names, strict=True)

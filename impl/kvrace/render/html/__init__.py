@@ -41,7 +41,7 @@ def page(result: CheckResult, identities: Sequence[Identity], traces: Traces, re
         result=result,
         version=kvrace.__version__,
         verdict_line=terminal.verdict_line(result, identities).plain,
-        who=f"{identities[0].name} {identities[0].version}".strip(),
+        who=f"{identities[0].name} {identities[0].release}".strip(),
         schedulers=list(dict.fromkeys(identity.scheduler for identity in identities)),
         scope_lines=_scope_lines(result),
         contract_lines=[*terminal.contract_lines(result.contract), f"{EXACTLY_ONCE} means: {MEANINGS[EXACTLY_ONCE]}"],

@@ -14,6 +14,7 @@ _KINDS: tuple[tuple[str, str, Translate], ...] = (
     ("no-crash", r"", requests.crash),
     ("no-double-free", r"", pool.double_free),
     ("no-leak", r".* did not come back$", pool.blocks_leak),
+    ("no-leak", r".*, and ([A-Z])(?:, [A-Z])* is still in \w+\._(?:recv|send)_remaining_count$", pool.count_leaks),
     ("no-leak", r".*, and ([A-Z])(?:, [A-Z])* is still in ", pool.entry_leaks),
     ("no-use-after-free", r".* in the pool while the ", blocks.in_the_pool),
     ("no-use-after-free", r".* given to [A-Z] while the ", blocks.given_away),

@@ -71,7 +71,7 @@ FINAL_NOTICES = piece(
 
 def run_to_the_end(order: Order) -> Piece:
     """For findings that show once everything is over: a scheduler without the fault may need longer to come there."""
-    step = "scheduler, step" if order.scope.token_budget else "step"
+    step = "scheduler,\n            step" if order.takes_scheduler else "step"
     return Piece(
         f'''def run_to_the_end(scheduler, connector):
     """Report every transfer until everything is over, and then make one more step to clean up.

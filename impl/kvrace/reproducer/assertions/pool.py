@@ -80,6 +80,22 @@ def entry_leaks(order: Order, name: str) -> Assertion:
     return Assertion(after, (run_to_the_end(order), _FORGOTTEN), reports_all=True)
 
 
+_NOTHING_AWAITED = piece(
+    '''
+    def assert_no_report_is_awaited(aggregator, name):
+        """Of a request that is over no rank has a report to send."""
+        for table, value in vars(aggregator).items():
+            awaited = isinstance(value, dict) and name in value
+            assert not awaited, f"{name} is over, and still in {table}"
+    '''
+)
+
+
+def count_leaks(order: Order, name: str) -> Assertion:
+    after = (*_RUN, f"assert_no_report_is_awaited(connector.aggregator, {quoted(name)})")
+    return Assertion(after, (run_to_the_end(order), _NOTHING_AWAITED), reports_all=True)
+
+
 _OWNERS = piece(
     '''
     def assert_references_have_owners(scheduler):

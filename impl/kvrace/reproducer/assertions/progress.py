@@ -21,6 +21,10 @@ def idle_with_transfer(order: Order, name: str) -> Assertion:
     told = "list(connector.running)"
     if order.unclaimed:
         told = '[t for t in connector.running if t[0] == "load" or t[1] not in UNCLAIMED]'
+    if order.scope.ranks > 1:
+        told = "[transfer for transfer, owed in connector.owed.items() if owed]"
+    elif order.early:
+        told = f"[t for t in {told} if t not in connector.told]"
     after = (
         f"waiting = {told}",
         "idle = not scheduler.has_requests()",
@@ -44,7 +48,7 @@ def never_at_rest(order: Order, depth: int) -> Assertion:
 
 
 def _leave_alone(order: Order, depth: int) -> Piece:
-    step = "scheduler, step" if order.scope.token_budget else "step"
+    step = "scheduler,\n            step" if order.takes_scheduler else "step"
     return Piece(
         f'''def leave_alone(scheduler, connector, *in_flight):
     """The engine steps, and each transfer is reported with the next output that can carry it.

@@ -1,0 +1,66 @@
+"""Explorations of the real vLLM that several tables and tests are made from.
+
+Each is done once in a process, and where the environment names a folder, once for all processes that share it. The tests give the
+folder to their workers and take it away at the end, so that a result never outlives the code it is of.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pickle
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from kvmodel.contract import EXACTLY_ONCE, Contract
+from kvmodel.scope import NAMED_SCOPES, Scope, both_schedulers, named_scope
+from kvrace.check import check
+from kvrace.result import CheckResult
+from kvrace.subjects import choose_subject
+from kvrace.vllm.environment import import_vllm
+
+SHARED = "KVRACE_SHARED_RUNS"
+"""The environment variable with the folder."""
+
+
+def explored(subject: str, scope: str, contract: str = EXACTLY_ONCE, conformance: str | None = None) -> CheckResult:
+    """``subject`` over ``scope``, the name of one or kinds of requests, exhausted."""
+    return _shared(subject, scope, contract, conformance)
+
+
+@cache
+def _shared(subject: str, scope: str, contract: str, conformance: str | None) -> CheckResult:
+    folder = os.environ.get(SHARED)
+    if folder is None:
+        return _explore(subject, scope, contract, conformance)
+    file = Path(folder) / f"{subject} {import_vllm()} {scope} {contract} {conformance}"
+    with _alone(file.with_name(f"{file.name}.lock")):
+        if not file.exists():
+            file.write_bytes(pickle.dumps(_explore(subject, scope, contract, conformance)))
+        result: CheckResult = pickle.loads(file.read_bytes())
+    return result
+
+
+def of_stock(scope: str, contract: str = EXACTLY_ONCE) -> CheckResult:
+    """The stock scheduler; the run under the default contract says how far it conforms, too."""
+    return explored("vllm", scope, contract, "assert" if contract == EXACTLY_ONCE else None)
+
+
+def _explore(subject: str, scope: str, contract: str, conformance: str | None) -> CheckResult:
+    print(f"  {subject}: {scope} under {contract} …", file=sys.stderr, flush=True)
+    scopes = named_scope(scope) if scope in NAMED_SCOPES else both_schedulers(Scope(tuple(scope.split(","))))
+    make = choose_subject(subject, None).make
+    result = check(make, scopes, Contract.parse(contract), scope_name=scope, conformance=conformance)
+    assert result.complete
+    return result
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """One process at a time; the lock goes with the process that holds it, however that ends."""
+    with lock.open("w") as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
