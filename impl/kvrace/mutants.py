@@ -116,7 +116,7 @@ def run_mutant(mutant: Mutant, limits: Limits = MUTANT_LIMITS, progress: Callabl
         scope_name=mutant.name,
         limits=limits,
         listen=progress,
-        conformance=SPECIFICATION if mutant.scope.ranks == 1 else None,
+        conformance=SPECIFICATION if mutant.scope.ranks == 1 and not mutant.scope.lifecycle else None,
     )
     return Row(mutant, result)
 

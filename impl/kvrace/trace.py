@@ -62,7 +62,7 @@ def write_trace(violation: Violation, spec: str, policy: str | None, folder: Pat
     identity = json.dumps([meta["subject"], meta["scope"], meta["contract"], violation.signature, violation.events])
     path = folder / f"{violation.property}-{hashlib.blake2b(identity.encode(), digest_size=4).hexdigest()}.itf.json"
     data = itf_py.trace_to_json(itf_py.Trace(meta, [], list(variables(violation.scope)), [], violation.loop_start))
-    data["states"] = states_json(violation.scope, violation.frames)
+    data["states"] = states_json(violation.frames, violation.scope)
     write_atomically(path, _text_of(data))
     return path
 

@@ -12,6 +12,7 @@ from kvmodel.accesses import given_up, holding_kv, kv_tokens, names_kv
 from kvmodel.events import Update
 from kvmodel.failed_loads import no_use_of_failed_loads
 from kvmodel.failures import kv_before_spoiled, spoil
+from kvmodel.life_checks import offered_after_reset, unfounded_refusal
 from kvmodel.port import Observation
 from kvmodel.transition import Broken, Transition
 from kvmodel.world import Access, RequestState, Stage, Transfer
@@ -27,7 +28,7 @@ def _blocks(blocks: Iterable[int], verb: str = "") -> str:
 
 
 def no_crash(t: Transition) -> Broken | None:
-    crash = t.response.crash
+    crash = t.response.crash or unfounded_refusal(t)
     if crash is None or crash.hang:
         return None
     return Broken(f"{crash.error} at {crash.location}: {crash.source}", crash.location)
@@ -87,10 +88,11 @@ def _overwrites(access: Access, t: Transition) -> Broken | None:
     """A step may read what a transfer of another request uses (a shared prefix), but never write it. Without a prefix cache
     no block has two owners at all; with one, a request may own the prefix that another's step is about to write before it.
     """
-    for transfer in t.after.transfers:
+    for transfer in t.after.unreported:
         # What a failed load has left in a block is nothing that writing could destroy.
         hit = tuple(b for b in access.written if b in transfer.blocks and b not in dict(t.before.spoiled))
-        if hit and not transfer.over and transfer.request != access.request:
+        others = transfer.request != access.request or transfer in t.after.earlier
+        if hit and not transfer.over and others:
             what = f"the {transfer.label} still runs there"
             message = f"a step writes {_blocks(hit)} for {access.request} while {what}"
             return Broken(message, f"under a {transfer.direction}", hit)
@@ -110,7 +112,7 @@ def _nobodys(blocks: Iterable[int], t: Transition) -> tuple[int, ...]:
 
 
 def _on_nobodys_blocks(t: Transition) -> Broken | None:
-    for transfer in t.after.transfers:
+    for transfer in t.after.unreported:
         if null := _nobodys(transfer.blocks, t):
             what = f"the {transfer.label} works on {_blocks(null)}"
             return Broken(f"{what}, which nobody can own", "nobody's", null)
@@ -126,7 +128,7 @@ def no_use_after_free(t: Transition) -> Broken | None:
     if broken := _on_nobodys_blocks(t):
         return broken
     free = set(t.seen.free)
-    for transfer in t.after.transfers:
+    for transfer in t.after.unreported:
         if not transfer.over:
             lost, where = _taken_from(transfer, t.seen, free)
             if lost:
@@ -143,7 +145,7 @@ def no_use_after_free(t: Transition) -> Broken | None:
     for load in t.response.loads:
         if load.in_step:  # what a step loads it writes, in its turn
             continue
-        for other in t.before.transfers:
+        for other in t.before.unreported:
             hit = set(load.blocks).intersection(() if other.over else other.blocks)
             if hit:
                 message = (
@@ -165,7 +167,9 @@ def no_use_after_free(t: Transition) -> Broken | None:
 
 
 def no_premature_use(t: Transition) -> Broken | None:
-    loading = [tr for tr in t.after.transfers if tr.direction == "load" and not tr.over]
+    if broken := offered_after_reset(t):
+        return broken
+    loading = [tr for tr in t.after.unreported if tr.direction == "load" and not tr.over]
     for transfer in loading:
         offered = t.seen.cached.intersection(transfer.blocks)
         if offered:
@@ -178,7 +182,7 @@ def no_premature_use(t: Transition) -> Broken | None:
     for access in t.after.steps[-1].accesses:
         for transfer in loading:
             used = set(access.blocks).intersection(transfer.blocks)
-            if used and transfer.request == access.request:
+            if used and transfer.request == access.request and transfer not in t.after.earlier:
                 message = f"a step computes with {_blocks(used)} of {access.request} before its load is over"
                 return Broken(message, blocks=tuple(sorted(used)))
     return None
@@ -191,10 +195,10 @@ def no_stuck(t: Transition) -> Broken | None:
     if crash is not None or t.seen.pending or t.after.steps:
         return None
     for name, request in zip(t.scope.names, t.after.requests, strict=True):
-        if request.stage == Stage.LIVE:
+        if request.stage == Stage.LIVE and not t.after.paused:
             return Broken(f"the engine goes idle while {name} is not over")
-    for transfer in t.after.transfers:
-        if transfer.claimed:
+    for transfer in t.after.unreported:
+        if transfer.claimed and t.after.paused != "all":
             return Broken(f"the engine goes idle while the {transfer.label} is not reported")
     return None
 

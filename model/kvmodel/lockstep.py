@@ -16,6 +16,7 @@ from kvmodel.conformance.judge import Judge, Judged
 from kvmodel.contract import Contract
 from kvmodel.events import Event, Lose, TransferEnds
 from kvmodel.failures import without_forgotten
+from kvmodel.life import answers
 from kvmodel.milestones import milestones_of
 from kvmodel.port import Observation, Response, Subject
 from kvmodel.properties import Finding, judge
@@ -125,7 +126,7 @@ class Lockstep:
             assert self.keys, "without copies there is no way back"
             self.subject.restore(node.snapshot)
         self._at = None
-        script = connector_script(node.world, self.scope, self.contract)
+        script = answers(connector_script(node.world, self.scope, self.contract), event)
         if isinstance(event, TransferEnds | Lose):
             response, seen = NOTHING, node.observation
         else:

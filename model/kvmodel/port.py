@@ -29,13 +29,14 @@ class UnknownSubject(KvraceError):
 class ConnectorScript(NamedTuple):
     """What the scripted connector answers about one request during the next call.
 
-    ``load_tokens``: tokens it offers to load from position 0, 0 for none. ``save``: what happens at ``request_finished`` when
-    blocks are handed over: nothing, a save that is claimed (True), or a save that is hidden (False although it runs).
+    ``load_tokens``: tokens it offers to load from position 0, 0 for none, None if it cannot say yet. ``save``: what happens at
+    ``request_finished`` when blocks are handed over: nothing, a save that is claimed (True), or a save that is hidden (False
+    although it runs).
     ``in_step``: the load is synchronous, a part of the step that is being scheduled. ``loading``: the blocks of the load that may
     fail in the next output.
     """
 
-    load_tokens: int
+    load_tokens: int | None
     save: SaveAnswer
     in_step: bool = False
     loading: tuple[int, ...] = ()
@@ -112,6 +113,15 @@ class BlockMove(NamedTuple):
     location: str
 
 
+class ResetAnswer(NamedTuple):
+    """What ``reset_prefix_cache`` said, and which running requests it preempted. ``refusal``: the RuntimeError that it raised,
+    which vLLM's engine hands to whoever asked, and goes on."""
+
+    done: bool
+    preempted: tuple[str, ...]
+    refusal: Crash | None = None
+
+
 class Response(NamedTuple):
     """What the scheduler did in answer to one event.
 
@@ -127,6 +137,7 @@ class Response(NamedTuple):
     crash: Crash | None = None
     moves: tuple[BlockMove, ...] = ()
     called: tuple[str, ...] = ()
+    reset: ResetAnswer | None = None
     delivered: tuple[str, ...] = ()
 
 

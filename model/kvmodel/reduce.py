@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError
-from kvmodel.events import Add, Event, Schedule, Update
+from kvmodel.events import AbortAll, Add, Event, Pause, Reset, Resume, Schedule, Update
 from kvmodel.lockstep import Lockstep, Node
 from kvmodel.playback import Frame, frame_of
 from kvmodel.port import Subject
@@ -24,7 +24,7 @@ from kvmodel.scope import SWITCHES, Scope
 ATTEMPTS_MAX = 3_000
 """Orders that are played at most; a shortest order of a few events needs some hundred."""
 _PLAINLY = (
-    "scheduling", "block_size", "prompt_blocks", "token_budget", "priorities", "load_failures", *SWITCHES,
+    "scheduling", "block_size", "prompt_blocks", "token_budget", "priorities", "max_requests", "load_failures", *SWITCHES,
 )  # fmt: skip
 _PLAINER_KINDS = {
     "local": (),
@@ -144,6 +144,9 @@ def _plainer_events(event: Event | None) -> Iterator[Event]:
         for failure in event.failures:
             yield replace(event, failures=tuple(other for other in event.failures if other != failure))
 
+    if isinstance(event, Schedule) and (event.later or event.missing):
+        yield Schedule()
+
 
 def _same(event: Event) -> Event | None:
     return event
@@ -170,6 +173,7 @@ def _plainer_scopes(scope: Scope) -> Iterator[tuple[Scope, Callable[[Event], Eve
         for i, given in enumerate(scope.requests)
         for kind in _PLAINER_KINDS[given]
     ]
+    changes += [{"lifecycle": tuple(w for w in scope.lifecycle if w != word)} for word in scope.lifecycle]
     for value in range(1, scope.output_tokens):
         changes.append({"output_tokens": value})
     changes.append({"blocks": 0})
@@ -204,6 +208,9 @@ def _without(names: Sequence[str], index: int) -> Callable[[Event], Event | None
             stops = [new[name] for name in event.stops if name in new]
             return Update(tuple(sorted(reports)), tuple(sorted(stops)), tuple(sorted(failures)))
         if isinstance(event, Schedule):
+            later = [new[name] for name in event.later if name in new]
+            return Schedule(tuple(sorted(later)), tuple(sorted(new[name] for name in event.missing if name in new)))
+        if isinstance(event, AbortAll | Reset | Pause | Resume):
             return event
         return replace(event, request=new[event.request]) if event.request in new else None
 

@@ -16,17 +16,30 @@ from kvmodel.early import EARLY, early_reports, silent, told_early
 from kvmodel.events import (
     DIRECTIONS,
     Abort,
+    AbortAll,
     Add,
+    AddAgain,
     Direction,
     Event,
     Lose,
+    Pause,
     Report,
     ReportKind,
+    Resume,
     Schedule,
     TransferEnds,
     Update,
 )
 from kvmodel.failures import blocks_at_risk, fail, loading, possible_failures, run, sets_of_failures, spoil, why_not
+from kvmodel.life import (
+    after_reset,
+    earlier_reports,
+    life_events,
+    life_refusal,
+    schedules,
+    used_again,
+    without,
+)
 from kvmodel.port import ConnectorScript, DispatchedStep, LoadStarted, Response
 from kvmodel.relation.connector import report_kinds
 from kvmodel.relation.in_world import may_report, may_save
@@ -54,6 +67,7 @@ def possible_reports(world: World, scope: Scope, contract: Contract) -> list[Rep
             if _in_time(world, scope, index, direction, kind, rank)
         ),
         *early_reports(world, scope, contract),
+        *earlier_reports(world, scope),
     ]
 
 
@@ -118,7 +132,8 @@ def other_than_updates(world: World, scope: Scope, contract: Contract, pending: 
             if contract.unclaimed and scope.saves(index):
                 events.append(Add(name, claims=False))
     if pending and len(world.steps) < scope.steps_in_flight:
-        events.append(Schedule())
+        events += schedules(world, scope)
+    events += life_events(world, scope)
     events += [
         Abort(name)
         for name, request in zip(scope.names, world.requests, strict=True)
@@ -153,9 +168,13 @@ def refusal(world: World, scope: Scope, contract: Contract, pending: bool, event
     """Why ``event`` is not allowed in ``world``, naming the guard that is false; None when it is allowed."""
     if _allowed(world, scope, contract, pending, event):
         return None
+    if (no_life := life_refusal(world, scope, event)) is not None:
+        return no_life
     match event:
         case Schedule() if not pending:
             return "the engine is idle (has_requests() is False)"
+        case Schedule() if len(world.steps) < scope.steps_in_flight:
+            return "the connector is not asked for such a load now, or its answer is always the same in this scope"
         case Schedule():
             return f"{len(world.steps)} of {scope.steps_in_flight} steps are already in flight"
         case Update() if not world.steps:
@@ -172,7 +191,7 @@ def refusal(world: World, scope: Scope, contract: Contract, pending: bool, event
             if guard := why_not(failures, world, scope, reports):
                 return guard
             return f"no stop token can come for {' '.join(stops)}" if stops else "the reports exclude one another"
-    name = event.request
+    name = getattr(event, "request", "")
     if name not in scope.names:
         return f"the scope has no request {name}"
     request = world.requests[scope.names.index(name)]
@@ -189,8 +208,7 @@ def refusal(world: World, scope: Scope, contract: Contract, pending: bool, event
             return "the scope has no separate transfer ends"
         case Lose() if not contract.lossy:
             return "contract `lossy` is not in force"
-        case _:
-            return f"no {event.direction} of {name} is running"
+    return f"no {getattr(event, 'direction', 'transfer')} of {name} is running"
 
 
 def _loading(world: World, name: str) -> bool:
@@ -228,6 +246,7 @@ class _Draft:
         self.settled = world.settled
         self.deviations = set(world.deviations)
         self.spoiled = dict(world.spoiled)
+        self.paused, self.again, self.earlier = world.paused, world.again, list(world.earlier)
 
     def change(self, name: str, **changes: object) -> None:
         index = self.scope.names.index(name)
@@ -243,14 +262,14 @@ class _Draft:
     def dispatch(self, step: DispatchedStep, loads: tuple[LoadStarted, ...]) -> None:
         for name in step.preempted:
             self.change(name, table=(), window_table=(), computed=0)
+        for name in step.dismissed:
+            self.change(name, dismissals=min(2, self.request(name).dismissals + 1), known=False)
         accesses = []
         in_step = {load.request: load for load in loads if load.in_step}
         for entry in step.scheduled:
             told, access = dispatched(self.request(entry.request), entry, self.steps, self.scope)
             self.requests[self.scope.names.index(entry.request)] = told
             accesses.append(self.with_load(access, in_step[entry.request]) if entry.request in in_step else access)
-        for name in step.dismissed:
-            self.change(name, dismissals=min(2, self.request(name).dismissals + 1), known=False)
         samples = tuple(sorted(entry.request for entry in step.scheduled if entry.samples))
         drafts = tuple(sorted(Drafts(entry.request, entry.drafts) for entry in step.scheduled if entry.drafts))
         if self.spoiled:
@@ -268,7 +287,9 @@ class _Draft:
         self.transfers = [t for t in self.transfers if not t.named_by(of.request, of.direction, of.rank)]
 
     def report(self, report: Report) -> None:
-        if report.kind == "due":
+        if report.kind == "earlier":
+            self.earlier = without(self.earlier, report)
+        elif report.kind == "due":
             self.end(report)
             if self.contract.duplicate:
                 left = tuple(d for d in self.request(report.request).repeatable if d != report.direction)
@@ -305,6 +326,7 @@ class _Draft:
         for report in event.reports:
             self.report(report)
         self.transfers = [t._replace(wait=max(0, t.wait - 1)) for t in self.transfers]
+        self.earlier = [t._replace(wait=max(0, t.wait - 1)) for t in self.earlier]
         self.settled = self.settled or (processed.cleanup and not self.steps)
 
     def start(self, name: str, direction: Direction, blocks: tuple[int, ...], wait: int, claimed: bool) -> None:
@@ -313,7 +335,21 @@ class _Draft:
             for rank in self.scope.rank_numbers
         ]
 
+    def add_again(self, name: str) -> None:
+        self.again = tuple(sorted((*self.again, name)))
+        self.earlier += [t for t in self.transfers if t.request == name]
+        self.transfers = [t for t in self.transfers if t.request != name]
+        index = self.scope.names.index(name)
+        self.requests[index] = used_again(self.requests[index])
+
+    def abort_all(self) -> None:
+        for name in self.scope.names:
+            if self.request(name).stage == Stage.LIVE:
+                self.notice(name)
+
     def absorb(self, response: Response, script: dict[str, ConnectorScript]) -> None:
+        if response.reset is not None:
+            self.requests = after_reset(self.requests, self.scope.names, response.reset)
         for load in response.loads:
             if load.in_step:
                 self.change(load.request, load_started=True)
@@ -344,6 +380,9 @@ class _Draft:
             tuple(sorted(self.transfers)),
             self.settled,
             tuple(sorted(self.deviations)),
+            self.paused,
+            self.again,
+            tuple(sorted(self.earlier)),
             tuple(sorted(self.spoiled.items())),
         )
         if world.quiescent:
@@ -360,6 +399,14 @@ def apply(
     match event:
         case Add(name, claims):
             draft.change(name, stage=Stage.LIVE, claims=claims)
+        case AddAgain(name):
+            draft.add_again(name)
+        case AbortAll():
+            draft.abort_all()
+        case Pause(mode):
+            draft.paused = mode
+        case Resume():
+            draft.paused = None
         case Abort(name):
             draft.change(name, abort_sent=True)
             if draft.request(name).stage == Stage.LIVE:

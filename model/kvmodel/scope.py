@@ -32,6 +32,15 @@ REQUEST_NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NAMES = tuple(tuple(REQUEST_NAMES[:size]) for size in range(len(REQUEST_NAMES) + 1))
 SCHEDULINGS: tuple[Scheduling, ...] = ("sync", "async")
 STEPS_IN_FLIGHT = {"sync": 1, "async": 2}
+LIFECYCLE: dict[str, str] = {
+    "abort_all": "all requests may be aborted at once",
+    "reset": "the prefix cache may be emptied",
+    "reset_running": "the prefix cache may be emptied, and running requests are preempted for it",
+    "pause": "the engine may be paused and resumed",
+    "reuse": "an id may be used again, once, when its client was told that the first request is over",
+    "lookup": "the connector may say of a load that it cannot tell yet, or that there is none",
+}
+"""Events of the engine's and the client's life that a scope may have, and what each means."""
 SWITCHES = ("prefix_sharing", "early_stop", "separate_ends", "engine_order", "loads_again", "failed_ids")
 """The fields of a Scope that are true or false."""
 FAILURE_POLICIES: tuple[FailurePolicy, ...] = ("fail", "recompute")
@@ -39,14 +48,16 @@ _LISTS: dict[str, tuple[type, str]] = {
     "requests": (str, "kinds"),
     "prompts": (str, "words"),
     "priorities": (int, "numbers"),
+    "lifecycle": (str, "words"),
 }
-"""The fields of a Scope with one value for each request."""
+"""The fields of a Scope that are lists."""
 _LIMITS = {
     "blocks": (1, 128),
     "block_size": (1, 64),
     "prompt_blocks": (1, 16),
     "output_tokens": (1, 64),
     "token_budget": (1, 2048),
+    "max_requests": (1, 26),
     "ranks": (1, 9),
     "ranks_reporting": (1, 9),
     "steps": (1, 4),
@@ -55,17 +66,31 @@ _LIMITS = {
     "drafts": (1, 4),
 }
 _WORDS = {"scheduling": "sync or async", "load_failures": "fail or recompute"}
-_UNSET = ("blocks", "token_budget", "ranks_reporting", "steps", "load_blocks", "window", "drafts")
-"""Here 0 means that nothing was asked for: just enough blocks, no budget, a report from every rank, steps as the scheduling has
-them, whole prompts, one group of blocks, and no drafts."""
-LATER_FIELDS = ("loads_again", "ranks", "ranks_reporting", "steps", "load_blocks", "window", "drafts")
+_UNSET = ("blocks", "token_budget", "max_requests", "ranks_reporting", "steps", "load_blocks", "window", "drafts")
+"""Here 0 means that nothing was asked for: just enough blocks, no budget, room for all requests to run, a report from every rank,
+steps as the scheduling has them, whole prompts, one group of blocks, and no drafts."""
+LATER_FIELDS = (
+    "loads_again",
+    "ranks",
+    "ranks_reporting",
+    "steps",
+    "load_blocks",
+    "window",
+    "drafts",
+    "max_requests",
+    "lifecycle",
+    "load_failures",
+    "failed_ids",
+)
 """Fields that came after traces and results were written: left out there while they have their default."""
 _MISSING = object()
+_MOST_LOOKUPS = 4
 _SAID = {
     "load_blocks": "{} blocks at most by load",
     "window": "window of {} tokens",
     "drafts": "{} drafts",
     "steps": "{} steps in flight",
+    "max_requests": "{} running at a time",
 }
 """How the text of a scope names fields that it leaves out while they are 0."""
 _PROMPT = re.compile(r"[a-z]{1,16}")
@@ -106,6 +131,10 @@ class Scope:
     """Only orders that the loop of vLLM's EngineCore can make. Sync: a request comes when no step is in flight. Async: a request
     comes when fewer steps than allowed are in flight, and a step is updated when no more may be dispatched or nothing is left to
     schedule."""
+    lifecycle: tuple[str, ...] = ()
+    """Which of :data:`LIFECYCLE` may happen, in that order."""
+    max_requests: int = 0
+    """How many requests may run at a time (vLLM ``max_num_seqs``); 0: all of them."""
     loads_again: bool = False
     """A request that was preempted may load again; else each loads once."""
     ranks: int = 1
@@ -139,8 +168,8 @@ class Scope:
         if self.failed_ids and not self.load_failures:
             raise KvraceError("failed ids: no load fails in this scope; set load failures to fail or recompute")
         in_step = any(map(self.loads_in_step, range(len(self.requests))))
-        if (self.load_failures or in_step) and (self.ranks > 1 or self.window or self.drafts):
-            raise KvraceError("loads that fail or are part of a step: leave out ranks, window and drafts")
+        if (self.load_failures or in_step) and (self.ranks > 1 or self.window or self.drafts or self.lifecycle):
+            raise KvraceError("loads that fail or are part of a step: leave out ranks, window, drafts and lifecycle")
         self._check_each()
         if self.ranks_reporting > self.ranks or (self.ranks == 1 and self.ranks_reporting):
             raise KvraceError(
@@ -177,10 +206,24 @@ class Scope:
             raise KvraceError(
                 "prompt blocks and prompts exclude each other: a prompt has a block for each of its letters"
             )
+        self._check_lifecycle()
         low, high = _PRIORITIES
         for number in self.priorities:
             if not low <= number <= high:
                 raise KvraceError(f"priority {quoted(number)} is outside {low} to {high}")
+
+    def _check_lifecycle(self) -> None:
+        for word in self.lifecycle:
+            if word not in LIFECYCLE:
+                raise KvraceError(f"unknown event of the engine's life {quoted(word)}: use {', '.join(LIFECYCLE)}")
+        object.__setattr__(self, "lifecycle", tuple(word for word in LIFECYCLE if word in self.lifecycle))
+        if "reuse" in self.lifecycle and (self.separate_ends or self.ranks > 1):
+            raise KvraceError(
+                "reuse goes with one rank and without separate ends: a transfer of an earlier request ends with its report"
+            )
+
+        if "lookup" in self.lifecycle and sum(map(self.loads, range(len(self.requests)))) > _MOST_LOOKUPS:
+            raise KvraceError(f"lookup: at most {_MOST_LOOKUPS} requests may load, since each multiplies the schedules")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -247,15 +290,14 @@ class Scope:
         parts += [words.format(getattr(self, name)) for name, words in _SAID.items() if getattr(self, name)]
         if self.load_failures:
             parts.append(f"load failures {self.load_failures}")
-        parts += [name.replace("_", " ") for name in SWITCHES if getattr(self, name)]
+        switches = [name for name in SWITCHES if getattr(self, name)]
+        parts += [name.replace("_", " ") for name in (*switches, *self.lifecycle)]
         return " · ".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
-        lists = {name: list(getattr(self, name)) for name in _LISTS}
         defaults = {field.name: field.default for field in fields(self) if field.name in LATER_FIELDS}
-        return {
-            name: value for name, value in {**asdict(self), **lists}.items() if value != defaults.get(name, _MISSING)
-        }
+        data = {name: value for name, value in asdict(self).items() if value != defaults.get(name, _MISSING)}
+        return {name: list(value) if name in _LISTS else value for name, value in data.items()}
 
     @classmethod
     def from_dict(cls, data: Any) -> Scope:
@@ -324,6 +366,16 @@ def _prefix() -> list[Scope]:
     return [Scope(mix, scheduling, prefix_sharing=True) for scheduling in SCHEDULINGS for mix in mixes]
 
 
+def _alive(words: str, mixes: tuple[str, ...], **fields: Any) -> list[Scope]:
+    """Cases with these events of the engine's life; each mix of kinds is written as ``load,save``."""
+    lifecycle = tuple(words.split(","))
+    return [
+        Scope(tuple(mix.split(",")), scheduling, lifecycle=lifecycle, **fields)
+        for scheduling in SCHEDULINGS
+        for mix in mixes
+    ]
+
+
 def _failures() -> list[Scope]:
     mixes = [("load",), ("load_save",), ("load", "local")]
     return [
@@ -375,6 +427,28 @@ NAMED_SCOPES: dict[str, tuple[str, Any]] = {
     ),
     "chunked": ("every pair of kinds, and a step takes fewer tokens than a prompt has", _chunked),
     "priority": ("every ordered pair of kinds in a small pool, and the second request goes first", _priority),
+    "lifecycle": (
+        "one request of each kind: all are aborted at once, the prefix cache is reset, the engine is paused",
+        lambda: _alive("abort_all,reset,reset_running,pause", BASIC_KINDS),
+    ),
+    "resets": (
+        "the prefix cache is reset while requests run, wait for a load, or are held",
+        lambda: _alive(
+            "reset,reset_running", ("local", "load", "save", "local,local", "load,save"), prefix_sharing=True
+        ),
+    ),
+    "pause": (
+        "the engine is paused, reset and resumed",
+        lambda: _alive("abort_all,reset_running,pause", ("local", "load", "save", "load,local"), blocks=2),
+    ),
+    "reuse": (
+        "an id is used again once its client was told that the first request is over",
+        lambda: _alive("reuse", ("local", "load", "save", "load_save", "local,save")),
+    ),
+    "lookup": (
+        "the connector cannot say yet whether it has something to load, or first says so and then not",
+        lambda: _alive("lookup", ("load", "load,local", "load,load", "load,load_save"), blocks=2),
+    ),
     "failures": (
         "one load of two blocks and a request beside it; the load fails, in one block or both, early or at its end; both policies",
         _failures,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from kvmodel.events import Direction
+from kvmodel.events import Direction, PauseMode
 
 LATER_FIELDS = frozenset(
     {
@@ -120,20 +120,29 @@ class Transfer(NamedTuple):
 
 class World(NamedTuple):
     """``settled``: everything is over and the engine has since completed a step it could clean up in.
-    ``deviations``: the weakenings of the contract that were made use of so far. ``spoiled``: the blocks whose KV is not what a
-    failed load should have brought, each with the number of tokens at its beginning that are as they should be."""
+    ``deviations``: the weakenings of the contract that were made use of so far. ``paused``: how the engine is paused.
+    ``again``: ids that are in use a second time. ``earlier``: transfers for the first request of such an id. ``spoiled``: the
+    blocks whose KV is not what a failed load should have brought, each with how many tokens at its beginning are right."""
 
     requests: tuple[RequestState, ...]
     steps: tuple[Step, ...] = ()
     transfers: tuple[Transfer, ...] = ()
     settled: bool = False
     deviations: tuple[str, ...] = ()
+    paused: PauseMode | None = None
+    again: tuple[str, ...] = ()
+    earlier: tuple[Transfer, ...] = ()
     spoiled: tuple[tuple[int, int], ...] = ()
 
     @property
     def quiescent(self) -> bool:
         """Every request that came is over and no transfer is left to report."""
-        return not self.transfers and all(request.stage != Stage.LIVE for request in self.requests)
+        return not self.unreported and all(request.stage != Stage.LIVE for request in self.requests)
+
+    @property
+    def unreported(self) -> tuple[Transfer, ...]:
+        """Every transfer that was not reported, also for the earlier request of an id."""
+        return self.transfers + self.earlier if self.earlier else self.transfers
 
     def renamed(self, names: dict[int, int]) -> World:
         """The same world with other block ids: what :func:`canonical_names` makes comparable."""
@@ -142,9 +151,14 @@ class World(NamedTuple):
             steps=tuple(
                 step._replace(accesses=tuple(_renamed_access(a, names) for a in step.accesses)) for step in self.steps
             ),
-            transfers=tuple(t._replace(blocks=tuple(names[b] for b in t.blocks)) for t in self.transfers),
+            transfers=_renamed_transfers(self.transfers, names),
+            earlier=_renamed_transfers(self.earlier, names),
             spoiled=tuple(sorted((names[b], good) for b, good in self.spoiled)),
         )
+
+
+def _renamed_transfers(transfers: tuple[Transfer, ...], names: dict[int, int]) -> tuple[Transfer, ...]:
+    return tuple(t._replace(blocks=tuple(names[b] for b in t.blocks)) for t in transfers)
 
 
 def _renamed_tables(request: RequestState, names: dict[int, int]) -> RequestState:

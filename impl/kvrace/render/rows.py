@@ -9,8 +9,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from kvmodel.events import Abort, Add, FailedPart, Lose, Report, ReportKind, Schedule, TransferEnds, Update
+from kvmodel.events import (
+    Abort,
+    AbortAll,
+    Add,
+    AddAgain,
+    FailedPart,
+    Lose,
+    Pause,
+    Report,
+    ReportKind,
+    Reset,
+    Resume,
+    Schedule,
+    TransferEnds,
+    Update,
+)
 from kvmodel.playback import Frame
+from kvmodel.port import ResetAnswer
 
 _HOW: dict[ReportKind, str] = {
     "due": "done",
@@ -18,6 +34,7 @@ _HOW: dict[ReportKind, str] = {
     "unsolicited": "done (unasked)",
     "late": "done (too early)",
     "expired": "time is up",
+    "earlier": "done (the earlier)",
 }
 Place = Literal["free", "kept", "owned"]
 Touch = Literal["load", "save", "step"]
@@ -133,8 +150,8 @@ def _client(frame: Frame) -> str:
     match frame.event:
         case Add(name, claims):
             words.append(f"add {name}" if claims else f"add {name} (unclaimed)")
-        case Abort(name):
-            words.append(f"abort {name}")
+        case Abort() | AbortAll() | AddAgain() | Reset() | Pause() | Resume():
+            words.append(str(frame.event))
     words += [f"{name} over" for name in frame.response.notices]
     return ", ".join(words)
 
@@ -145,6 +162,8 @@ def _scheduler(before: Frame, frame: Frame) -> str:
     match frame.event:
         case Schedule() if step and step.scheduled:
             words.append("schedule " + "+".join(entry.request for entry in step.scheduled))
+        case Reset():
+            words += _reset(frame.response.reset)
         case Schedule():
             words.append("schedule")
         case Update():
@@ -159,11 +178,21 @@ def _scheduler(before: Frame, frame: Frame) -> str:
     return ", ".join(words)
 
 
+def _reset(answer: ResetAnswer | None) -> list[str]:
+    """What the scheduler did with a reset, and said of it."""
+    if answer is None:
+        return []
+    said = "raises" if answer.refusal else "resets" if answer.done else "refuses"
+    return [*(f"preempts {name}" for name in answer.preempted), said]
+
+
 def _connector(before: Frame, frame: Frame) -> str:
     words = []
     match frame.event:
         case Update(reports, _, failures):
             words += [*_reported(reports), *(_FAILED[failure.part].format(failure.request) for failure in failures)]
+        case Schedule(later, missing):
+            words += [*(f"load {name} later" for name in later), *(f"no load {name}" for name in missing)]
         case TransferEnds(name, direction, rank):
             words.append(f"{direction} {at_rank(name, rank)} ends")
         case Lose(name, direction, rank):
@@ -173,7 +202,7 @@ def _connector(before: Frame, frame: Frame) -> str:
 
 def starts(before: Frame, frame: Frame) -> list[str]:
     """The transfers that the event made begin."""
-    known = {(t.request, t.direction, t.blocks) for t in before.world.transfers}
+    known = {(t.request, t.direction, t.blocks) for t in before.world.unreported}
     begun = [
         f"{transfer.direction} {transfer.request} starts" + ("" if transfer.claimed else " (hidden)")
         for transfer in frame.world.transfers
@@ -204,7 +233,7 @@ def _block_state(frame: Frame, block: int, count: int) -> BlockState:
 
 
 def _touches(frame: Frame, block: int) -> Iterator[tuple[Touch, str]]:
-    for transfer in frame.world.transfers:
+    for transfer in frame.world.unreported:
         if not transfer.over and block in transfer.blocks:
             yield transfer.direction, at_rank(transfer.request, transfer.rank)
     for name in sorted({a.request for step in frame.world.steps for a in step.accesses if block in a.blocks}):

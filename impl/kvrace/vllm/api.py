@@ -67,6 +67,7 @@ class Api:
         from vllm.v1.core import block_pool, kv_cache_utils, single_type_kv_cache_manager
         from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
         from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
+        from vllm.v1.core.sched import interface
         from vllm.v1.core.sched.output import SchedulerOutput
         from vllm.v1.core.sched.scheduler import Scheduler
         from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
@@ -93,6 +94,8 @@ class Api:
             KVCacheBlocks: "an immutable result",
         }
         self.aborted = RequestStatus.FINISHED_ABORTED
+        states = getattr(interface, "PauseState", None)
+        self.pause_states: dict[str, Any] = {} if states is None else dict(states.__members__)
         self._statuses = RequestStatus
         self._sampling_params = SamplingParams
         self._spec, self._window_spec = FullAttentionSpec, SlidingWindowSpec

@@ -42,8 +42,10 @@ class ScriptedConnector(KVConnectorBase_V1):
 
     # The scheduler half of KVConnectorBase_V1.
 
-    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
+    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int | None, bool]:
         script = self.script[request.request_id]
+        if script.load_tokens is None:
+            return None, False
         offered = max(0, script.load_tokens - num_computed_tokens)
         self._computed[request.request_id] = num_computed_tokens
         return offered, offered > 0 and not script.in_step

@@ -194,7 +194,7 @@ def _make_config(
             SchedulerConfig,
             async_scheduling,
             token_budget,
-            max_num_seqs=len(REQUEST_NAMES),
+            max_num_seqs=engine.max_requests or len(REQUEST_NAMES),
             max_num_batched_tokens=2048,
             max_model_len=2048,
             enable_chunked_prefill=True,
