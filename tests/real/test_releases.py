@@ -70,6 +70,7 @@ def _table(result: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow(60)
 def test_every_order_of_small_ends_as_on_the_installed_release(release: Release, tmp_path: Path) -> None:
     other, installed = _checked(tmp_path, release=release), _checked(tmp_path)
     assert other["subject"]["version"] == release.version != installed["subject"]["version"]
