@@ -65,7 +65,7 @@ def kv_tokens(name: str, t: Transition) -> int:
     if any(tr.request == name and tr.direction == "load" and not tr.over for tr in world.transfers):
         return 0
     steps = world.steps[1:] if t.scope.window and isinstance(t.event, Update) else world.steps
-    starts = [access.start for step in steps for access in step.accesses if access.request == name]
+    starts = [access.start - access.loaded for step in steps for access in step.accesses if access.request == name]
     return min([world.requests[t.scope.names.index(name)].computed, *starts])
 
 
