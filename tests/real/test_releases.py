@@ -175,3 +175,18 @@ def test_the_one_adapter_drives_every_release(version: str, tmp_path: Path) -> N
     assert broken == expected
     raised = {found["message"].split()[0] for found in result["violations"] if found["property"] == "no-crash"}
     assert raised <= ({"KeyError"} if version in ("0.9.2", "0.10.2") else {"AssertionError"})
+
+
+def test_what_is_found_on_an_older_release_is_shown_there_without_kvrace(tmp_path: Path) -> None:
+    try:
+        folders = install("0.15.1").folders
+    except KvraceError as error:
+        pytest.skip(str(error))
+    _kvrace(tmp_path, "check", "--subject", "vllm==0.15.1", "--scope", "seed", "--scheduler", "sync")
+    traces = sorted(tmp_path.glob("kvrace-traces/*.itf.json"))
+    for number, trace in enumerate(traces):
+        _kvrace(tmp_path, "export", trace, "--as", "pytest", "--output", f"test_{number}.py")
+    alone = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "--rootdir", ".", "."]
+    run = subprocess.run(command, cwd=tmp_path, env=alone, capture_output=True, text=True, check=False)
+    assert f"{len(traces)} failed" in run.stdout.splitlines()[-1] and "passed" not in run.stdout.splitlines()[-1]

@@ -16,6 +16,7 @@ from kvrace.reproducer.assertions import assertion_for
 from kvrace.reproducer.assertions.assertion import Assertion
 from kvrace.reproducer.calls import call_lines
 from kvrace.reproducer.connector import connector_piece
+from kvrace.reproducer.older import for_release
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, import_lines
 from kvrace.reproducer.setup import constants, setup_pieces
@@ -62,6 +63,7 @@ def _source(recorded: RecordedTrace) -> str:
         *assertion.pieces,
         _test(recorded, order, assertion),
     ]
+    pieces = for_release(pieces, recorded.identity.version)
     head = [
         _LICENSE,
         *_docstring(recorded),

@@ -193,7 +193,6 @@ def _make_config(
         scheduler_config=differences.scheduler_config(
             SchedulerConfig,
             async_scheduling,
-            token_budget,
             max_num_seqs=engine.max_requests or len(REQUEST_NAMES),
             max_num_batched_tokens=2048,
             max_model_len=2048,
@@ -205,5 +204,7 @@ def _make_config(
         ),
     )
     config.cache_config.block_size = block_size
+    if token_budget:
+        differences.set_token_budget(config, token_budget)
     engine.put_into(config)
     return config

@@ -204,7 +204,8 @@ class VllmSubject:
             answer = of_rank(event.reports)
         else:
             answer = aggregated(self.aggregator, self.scope, event.reports, of_rank)
-        put_failures(answer.kv_connector_output, event.failures, self.scheduler.connector.script)
+        if event.failures:
+            put_failures(answer.kv_connector_output, event.failures, self.scheduler.connector.script)
         outputs = self.scheduler.update_from_output(output, answer)
         if not isinstance(outputs, dict):
             place = self._places.entry("update_from_output")
