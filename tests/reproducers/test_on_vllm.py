@@ -29,7 +29,7 @@ SAYS = {
     "no-double-free": r"holds a block twice|references; in the pool|counts its blocks wrongly",
     "no-leak": r"did not come back|is over, and still in",
     "no-use-after-free": r"are free while the (load|save)|are given to|a step writes blocks|the load of \w (starts|writes)",
-    "no-premature-use": r"the prefix cache offers|a step computes with",
+    "no-premature-use": r"the prefix cache offers|a step computes with|gets a token of a step",
     "no-stuck": r"the engine is idle|is not at rest",
     "finish-once": r"request_finished (was called|came|never)|the workers were|more than one final",
     "handover": r"request_finished\(\w\) named",

@@ -93,6 +93,24 @@ class Order:
         return tuple(name for name, index in self.requests.items() if self.scope.loads(index))
 
     @property
+    def loads_in_step(self) -> tuple[str, ...]:
+        return tuple(name for name, index in self.requests.items() if self.scope.loads_in_step(index))
+
+    @property
+    def failures(self) -> bool:
+        return any(update.failures for update in self.updates)
+
+    @property
+    def failed_from(self) -> int:
+        """The number of the event from which on a load has failed; after all events where none does."""
+        failing = (c.number for c in self.calls if isinstance(c.event, Update) and c.event.failures)
+        return next(failing, len(self.calls) + 1)
+
+    @property
+    def schedules(self) -> tuple[Call, ...]:
+        return tuple(call for call in self.calls if isinstance(call.event, Schedule))
+
+    @property
     def saves(self) -> tuple[str, ...]:
         return tuple(name for name, index in self.requests.items() if self.scope.saves(index))
 
@@ -174,7 +192,7 @@ def _requests(event: Event) -> tuple[str, ...]:
             return ()
         case Schedule():
             return _asked(event)
-        case Update(reports, stops):
-            return (*(report.request for report in reports), *stops)
+        case Update(reports, stops, failures):
+            return (*(report.request for report in reports), *(failure.request for failure in failures), *stops)
         case _:
             return (event.request,)

@@ -13,6 +13,7 @@ from typing import Any
 from kvmodel.scope import Scope
 from kvrace.mutants import Mutant
 from kvrace.vllm.api import load_api
+from kvrace.vllm.failure_faults import FAILURE_FAULTS
 from kvrace.vllm.rank_faults import RANK_FAULTS
 from kvrace.vllm.ranks import aggregator_class
 from kvrace.vllm.subject import VllmSubject
@@ -247,7 +248,7 @@ def vllm_mutants() -> list[Mutant]:
     """The mutants of the vLLM that is installed here. Raises VllmUnavailable or UnknownSubject."""
     api = load_api()
     mutants = []
-    for name, (change, breaks, meant_for, scope) in _FAULTS.items():
+    for name, (change, breaks, meant_for, scope) in (_FAULTS | FAILURE_FAULTS).items():
         changed = change(api.scheduler_class(scope.scheduling))
         mutants.append(Mutant(name, breaks, meant_for, partial(VllmSubject, scheduler_class=changed), scope))
     for name, (change, breaks, meant_for, scope) in RANK_FAULTS.items():
