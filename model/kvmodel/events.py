@@ -105,21 +105,25 @@ class Report:
 class Update:
     """The output of the oldest dispatched step is processed: ``Scheduler.update_from_output()``.
 
-    ``reports`` came with it; ``stops`` are requests whose sampled token is a stop token.
+    ``reports`` came with it; ``stops`` are requests whose sampled token is a stop token; ``drafts`` says of how many requests it
+    accepts how many of the drafts that the step verified, the first ones, and rejects all others.
     """
 
     reports: tuple[Report, ...] = ()
     stops: tuple[str, ...] = ()
+    drafts: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
         words = ["update", *(str(report) for report in self.reports), *(f"stop:{name}" for name in self.stops)]
-        return " ".join(words)
+        return " ".join([*words, *(f"drafts:{name}:{count}" for name, count in self.drafts)])
 
 
 Event = Add | Abort | Schedule | TransferEnds | Lose | Update
 
 _REQUEST = re.compile(r"[A-Z]")
 _REPORT = re.compile(rf"(load|save):([A-Z])(?:@([1-9]))?(?::({'|'.join(map(str, _UNUSUAL))}))?")
+
+_DRAFTS = re.compile(r"drafts:([A-Z]):([1-9])")
 
 
 def _request(word: str, text: str) -> str:
@@ -138,19 +142,27 @@ def _transfer(word: str, text: str) -> tuple[str, Direction, int]:
 def _update(words: list[str], text: str) -> Update:
     reports: list[Report] = []
     stops: list[str] = []
+    drafts: list[tuple[str, int]] = []
     for word in words:
+        if accepted := _DRAFTS.fullmatch(word):
+            drafts.append((accepted[1], int(accepted[2])))
+            continue
         if word.startswith("stop:"):
             stops.append(_request(word.removeprefix("stop:"), text))
             continue
         match = _REPORT.fullmatch(word)
         if not match:
-            raise KvraceError(f"event {quoted(text)}: {quoted(word)} is not a report (load:A, save:A, stop:A)")
+            raise KvraceError(
+                f"event {quoted(text)}: {quoted(word)} is not a report (load:A, save:A, stop:A, drafts:A:1)"
+            )
         direction: Direction = "load" if match[1] == "load" else "save"
         reports.append(Report(direction, match[2], _UNUSUAL.get(match[4], "due"), int(match[3] or 0)))
     twice = next((word for place, word in enumerate(words) if word in words[:place]), None)
     if twice is not None:
         raise KvraceError(f"event {quoted(text)}: {quoted(twice)} is there twice")
-    return Update(tuple(sorted(reports)), tuple(sorted(stops)))
+    if len(dict(drafts)) < len(drafts):
+        raise KvraceError(f"event {quoted(text)}: the drafts of a request are there twice")
+    return Update(tuple(sorted(reports)), tuple(sorted(stops)), tuple(sorted(drafts)))
 
 
 def parse_event(text: str) -> Event:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvmodel.contract import Contract
+from kvmodel.drafts import nearest_outcome
 from kvmodel.events import Event, Report, Schedule, Update
 from kvmodel.rules import other_than_updates, possible_reports, stoppable, update_allowed
 from kvmodel.scope import Scope
@@ -32,7 +33,8 @@ def _nearest_update(world: World, scope: Scope, contract: Contract, wanted: Upda
         if same_transfer:
             reports.setdefault(_transfer(report), report if report in same_transfer else same_transfer[0])
     stops = set(wanted.stops).intersection(stoppable(world, scope))
-    return Update(tuple(sorted(reports.values())), tuple(sorted(stops)))
+    accepted = nearest_outcome(wanted.drafts, world, scope)
+    return Update(tuple(sorted(reports.values())), tuple(sorted(stops)), accepted)
 
 
 def _transfer(report: Report) -> tuple[str, str]:

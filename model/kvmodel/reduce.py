@@ -132,6 +132,8 @@ def _plainer_events(event: Event | None) -> Iterator[Event]:
             yield replace(event, reports=tuple(other for other in event.reports if other != report))
         for name in event.stops:
             yield replace(event, stops=tuple(other for other in event.stops if other != name))
+        for accepted in event.drafts:
+            yield replace(event, drafts=tuple(other for other in event.drafts if other != accepted))
 
 
 def _same(event: Event) -> Event | None:
@@ -189,7 +191,9 @@ def _without(names: Sequence[str], index: int) -> Callable[[Event], Event | None
     def rename(event: Event) -> Event | None:
         if isinstance(event, Update):
             reports = [replace(r, request=new[r.request]) for r in event.reports if r.request in new]
-            return Update(tuple(sorted(reports)), tuple(sorted(new[name] for name in event.stops if name in new)))
+            stops = [new[name] for name in event.stops if name in new]
+            drafts = [(new[name], count) for name, count in event.drafts if name in new]
+            return Update(tuple(sorted(reports)), tuple(sorted(stops)), tuple(sorted(drafts)))
         if isinstance(event, Schedule):
             return event
         return replace(event, request=new[event.request]) if event.request in new else None

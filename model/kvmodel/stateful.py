@@ -22,6 +22,7 @@ from hypothesis.strategies import SearchStrategy
 
 from kvmodel.contract import Contract
 from kvmodel.coverage import Coverage
+from kvmodel.drafts import outcomes
 from kvmodel.errors import KvraceError
 from kvmodel.events import Abort, Add, Event, Lose, Report, Schedule, TransferEnds, Update
 from kvmodel.lockstep import Lockstep, Node
@@ -94,7 +95,8 @@ def _some_reports(machine: TransferMachine, one: int, other: int, stopping: int)
         if chosen >> place % _BITS_MAX & 1 and fit_one_output((*reports, report)):
             reports.append(report)
     stops = [name for place, name in enumerate(stoppable(world, scope)) if stopping >> place % _BITS_MAX & 1]
-    return Update(tuple(sorted(reports)), tuple(sorted(stops)))
+    accepted = outcomes(world, scope)
+    return Update(tuple(sorted(reports)), tuple(sorted(stops)), accepted[stopping % len(accepted)])
 
 
 class _TestCase:
