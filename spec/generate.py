@@ -24,14 +24,14 @@ from spec.spin_table import agreement
 
 import kvrace
 from kvmodel.conformance.abstraction import READINGS
-from kvmodel.contract import EXACTLY_ONCE, MEANINGS, Contract
+from kvmodel.contract import EXACTLY_ONCE, FURTHER, MEANINGS, Contract
 from kvmodel.differences import ASPECTS
 from kvmodel.milestones import MILESTONES
 from kvmodel.properties import PROPERTIES, PROPERTY_NAMES
 from kvmodel.scope import KINDS, NAMED_SCOPES, named_scope
 from kvrace.diff import diff
 from kvrace.diffresult import DiffResult
-from kvrace.mutants import Mutant, kill_table
+from kvrace.mutants import Mutant, Row, kill_table
 from kvrace.result import CheckResult, Violation
 from kvrace.subjects import choose_subject
 from kvrace.suite import CaseTours, make_tours
@@ -51,6 +51,12 @@ def kinds() -> str:
 def contracts() -> str:
     return markdown_table(
         ["name", "the connector may …"], [[f"`{name}`", meaning] for name, meaning in MEANINGS.items()]
+    )
+
+
+def further_contracts() -> str:
+    return markdown_table(
+        ["name", "the connector may …"], [[f"`{name}`", meaning] for name, meaning in FURTHER.items()]
     )
 
 
@@ -220,6 +226,12 @@ def _tours_row(name: str, cases: list[CaseTours]) -> list[str]:
     return [f"`{name}`", *figures, f"{calls / transitions:.2f}", f"{cost:,}", f"{bound:,}"]
 
 
+def _conformance(row: Row) -> str:
+    if row.result.conformance is None:
+        return "not judged"
+    return row.divergence.divergence.short if row.divergence else "-"
+
+
 def _kills(mutants: list[Mutant]) -> str:
     rows = []
     for row in kill_table(mutants):
@@ -232,7 +244,7 @@ def _kills(mutants: list[Mutant]) -> str:
                 f"`{row.mutant.property}`",
                 _length(evidence) if evidence else "survived",
                 ", ".join(f"`{name}`" for name in row.also) or "-",
-                row.divergence.divergence.short if row.divergence else "-",
+                _conformance(row),
             ]
         )
     return f"{len(rows)} mutants, all killed:\n\n" + markdown_table(
@@ -255,6 +267,7 @@ def vllm_mutants() -> str:
 FROM_THE_MODEL: dict[str, Callable[[], str]] = {
     "kinds": kinds,
     "contracts": contracts,
+    "further-contracts": further_contracts,
     "properties": properties,
     "scopes": scopes,
     "milestones": milestones,

@@ -124,10 +124,10 @@ def _sentence(text: str) -> str:
 
 
 def _vllm(importing: Callable[[bool], None]) -> SubjectChoice:
-    _load_vllm(importing)
+    api = _load_vllm(importing)
     from kvrace.vllm.subject import VllmSubject
 
-    return SubjectChoice("vllm", None, VllmSubject, BOTH)
+    return SubjectChoice("vllm", None, VllmSubject, api.schedulings)
 
 
 def _remedy(spec: str, importing: Callable[[bool], None]) -> SubjectChoice:
@@ -168,7 +168,7 @@ def choose_class(found: object, spec: str | None = None, folder: str | None = No
     def make(scope: Scope) -> Subject:
         return VllmSubject(scope, found, folder)
 
-    plays: Scheduling = "async" if issubclass(found, api.async_scheduler) else "sync"
+    plays: Scheduling = "async" if api.async_scheduler and issubclass(found, api.async_scheduler) else "sync"
     return SubjectChoice(named, None, make, (plays,))
 
 

@@ -12,6 +12,7 @@ from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorMetadata
 
 from kvmodel.port import NULL_BLOCK, ConnectorScript, Handover, LoadStarted, UnknownSubject
+from kvrace.vllm.differences import connector_arguments
 
 CONNECTOR_NAME = "KvraceScriptedConnector"
 GROUPS_CONNECTOR_NAME = "KvraceScriptedGroupsConnector"
@@ -26,7 +27,7 @@ class ScriptedConnector(KVConnectorBase_V1):
     """Answers from ``script``; records in ``loads`` and ``handovers``."""
 
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any = None) -> None:
-        super().__init__(vllm_config, role, kv_cache_config)
+        super().__init__(vllm_config, role, **connector_arguments(KVConnectorBase_V1, kv_cache_config))
         self.block_size: int = vllm_config.cache_config.block_size
         self.script: dict[str, ConnectorScript] = {}
         self.loads: list[LoadStarted] = []

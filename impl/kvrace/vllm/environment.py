@@ -19,6 +19,7 @@ from typing import Any
 
 from kvmodel.errors import KvraceError
 from kvmodel.scope import REQUEST_NAMES, Scope
+from kvrace.vllm import differences
 from kvrace.vllm.engine import Engine
 from kvrace.watchdog import describe
 
@@ -58,6 +59,8 @@ def import_vllm() -> str:
         os.environ.setdefault(name, value)
     try:
         import vllm
+
+        differences.allow_known_names()
     except KeyboardInterrupt:
         raise
     except ModuleNotFoundError as error:
@@ -179,14 +182,14 @@ def _make_config(
         model_config=model,
         device_config=DeviceConfig("cpu"),
         cache_config=CacheConfig(block_size=block_size, enable_prefix_caching=prefix_caching),
-        scheduler_config=SchedulerConfig(
+        scheduler_config=differences.scheduler_config(
+            SchedulerConfig,
+            async_scheduling,
+            token_budget,
             max_num_seqs=len(REQUEST_NAMES),
             max_num_batched_tokens=2048,
-            max_num_scheduled_tokens=token_budget or None,
             max_model_len=2048,
             enable_chunked_prefill=True,
-            is_encoder_decoder=False,
-            async_scheduling=async_scheduling,
             policy="priority" if by_priority else "fcfs",
         ),
         kv_transfer_config=KVTransferConfig(kv_connector=engine.connector, kv_role="kv_both"),

@@ -29,6 +29,7 @@ from kvrace.capture import StateWalk
 from kvrace.patch.active import applied_patch, patch_notes
 from kvrace.places import answer_recording
 from kvrace.vllm.api import Api, load_api
+from kvrace.vllm.differences import preempted, resumed
 from kvrace.vllm.engine import propose_drafts
 from kvrace.vllm.environment import make_config
 from kvrace.vllm.moves import moves_of, places_of
@@ -151,6 +152,7 @@ class VllmSubject:
         return Response(step, tuple(connector.loads), tuple(connector.handovers), notices, crash)
 
     def _schedule(self) -> DispatchedStep:
+        running = list(self.scheduler.running)
         output = self.scheduler.schedule()
         if not isinstance(output, self._api.scheduler_output):
             raise _WrongAnswer("schedule", output, "SchedulerOutput", self._places.entry("schedule"))
@@ -161,8 +163,8 @@ class VllmSubject:
             entries.append((new.req_id, new.block_ids, True, new.num_computed_tokens))
         cached = output.scheduled_cached_reqs
         for index, name in enumerate(cached.req_ids):
-            resumed = name in cached.resumed_req_ids
-            entries.append((name, cached.new_block_ids[index], resumed, cached.num_computed_tokens[index]))
+            again = resumed(cached, index)
+            entries.append((name, cached.new_block_ids[index], again, cached.num_computed_tokens[index]))
         scheduled = []
         for name, block_ids, replaces, before in entries:
             computed = before + counts[name]
@@ -173,8 +175,8 @@ class VllmSubject:
             scheduled.append(ScheduledRequest(name, blocks, replaces, before, computed, samples_token, window, count))
         samples = tuple(entry.request for entry in scheduled if entry.samples)
         self._steps.append((output, samples))
-        preempted = tuple(sorted(getattr(output, "preempted_req_ids", None) or ()))
-        return DispatchedStep(tuple(scheduled), preempted, tuple(sorted(output.finished_req_ids)))
+        out_of_batch = tuple(sorted(preempted(output, running)))
+        return DispatchedStep(tuple(scheduled), out_of_batch, tuple(sorted(output.finished_req_ids)))
 
     def _update(self, event: Update) -> tuple[str, ...]:
         output, samples = self._steps.popleft()
