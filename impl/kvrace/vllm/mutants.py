@@ -168,9 +168,23 @@ def _holds_a_reference(base: type) -> type:
     return Mutated
 
 
+def _frees_the_window_early(base: type) -> type:
+    class Mutated(base):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            coordinator = self.kv_cache_manager.coordinator
+            remove, requests = coordinator.remove_skipped_blocks, self.requests
+            coordinator.remove_skipped_blocks = lambda name, tokens, *a, **k: remove(
+                name, tokens + requests[name].num_in_flight_tokens, *a, **k
+            )
+
+    return Mutated
+
+
 _PAIR = Scope(("load", "save"))
 _PAIR_ASYNC = Scope(("load", "save"), "async")
 _SHARED = Scope(("load", "local"), prefix_sharing=True)
+_WINDOW = Scope(("local", "load"), "async", block_size=2, prompt_blocks=2, output_tokens=3, window=3, blocks=10)
 _TIGHT = Scope(("local", "load"), "async", blocks=2)
 
 _FAULTS: dict[str, tuple[Callable[[type], type], str, str, Scope]] = {
@@ -219,6 +233,12 @@ _FAULTS: dict[str, tuple[Callable[[type], type], str, str, Scope]] = {
         "freed blocks go back while a dispatched step still writes them (vLLM <= 0.23.0)",
         "no-use-after-free",
         _TIGHT,
+    ),
+    "frees-the-window-early": (
+        _frees_the_window_early,
+        "blocks leave a sliding window while a step in flight reads them (vLLM <= 0.25.1)",
+        "no-use-after-free",
+        _WINDOW,
     ),
     "goes-idle-early": (
         _goes_idle_early,
