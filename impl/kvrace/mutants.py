@@ -106,7 +106,7 @@ def _nobody(_: Progress) -> None:
 
 
 def _is_specified(scope: Scope) -> bool:
-    return scope.ranks == 1 and not (scope.window or scope.drafts)
+    return scope.ranks == 1 and not (scope.lifecycle or scope.window or scope.drafts)
 
 
 def run_mutant(mutant: Mutant, limits: Limits = MUTANT_LIMITS, progress: Callable[[Progress], None] = _nobody) -> Row:

@@ -56,7 +56,7 @@ def kv_tokens(name: str, t: Transition) -> int:
     requests, steps = list(world.requests), world.steps
     if isinstance(t.event, Update) and (t.scope.window or t.scope.drafts):
         requests, steps = settled(steps[0], steps[1:], requests, t.event.drafts, t.scope)
-    starts = [access.start for step in steps for access in step.accesses if access.request == name]
+    starts = [access.start - access.loaded for step in steps for access in step.accesses if access.request == name]
     return min([requests[t.scope.names.index(name)].computed, *starts])
 
 

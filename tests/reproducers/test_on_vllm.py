@@ -65,7 +65,7 @@ def test_the_exported_crash_fails_without_kvrace(bare: BareEnvironment, tmp_path
     assert _missed(failures, {"test_crash": parse_text(order, order.read_bytes()).recorded}) == []
 
 
-@pytest.mark.slow
+@pytest.mark.slow(60)
 def test_crash_and_use_after_free_fail_on_stock_vllm_and_pass_where_blocks_are_held_until_over(
     bare: BareEnvironment, tmp_path: Path
 ) -> None:
@@ -93,7 +93,7 @@ LOOKED_AT: list[tuple[str, list[Scope]]] = [
 """Small scopes that show every finding in stock vLLM."""
 
 
-@pytest.mark.slow
+@pytest.mark.slow(60)
 def test_every_finding_in_stock_vllm_fails_on_it(bare: BareEnvironment, tmp_path: Path) -> None:
     from kvrace.vllm.subject import VllmSubject
 
@@ -113,7 +113,7 @@ def test_every_finding_in_stock_vllm_fails_on_it(bare: BareEnvironment, tmp_path
         assert fixed == dict.fromkeys(written, "")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(60)
 def test_every_planted_fault_fails_and_stock_vllm_passes(
     bare: BareEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

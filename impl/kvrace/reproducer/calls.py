@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 from kvmodel.early import EARLY
 from kvmodel.events import Abort, Add, Event, Lose, Report, ReportKind, Schedule, TransferEnds, Update
+from kvmodel.life import LifeEvent
 from kvrace.render.rows import at_rank
+from kvrace.reproducer.life import is_over, life_statements, life_words, lookup_lines, name_of_transfer
 from kvrace.reproducer.order import Call, Order
 from kvrace.reproducer.text import WIDTH, comment_lines, enclosed, quoted
 
@@ -17,6 +19,7 @@ _HOW: dict[ReportKind, str] = {
     "unsolicited": ", which nobody asked for",
     "late": ", whose bytes still land",
     "expired": ", because its time is up",
+    "earlier": " for its earlier request",
 }
 
 
@@ -55,6 +58,8 @@ def _words(order: Order, call: Call) -> str:
             return f"The {direction} of {at_rank(name, rank)} is over, and will never be reported."
         case Update(reports, stops):
             return _words_of_update(call.step, reports, stops)
+        case _ if isinstance(call.event, LifeEvent):
+            return life_words(call.event)
 
 
 def _words_of_update(step: int, reports: Iterable[Report], stops: tuple[str, ...]) -> str:
@@ -89,11 +94,13 @@ def _statements(order: Order, call: Call, watched: frozenset[str]) -> list[str]:
             return [f"connector.running.pop(({quoted(direction)}, {quoted(name)}), None)"]
         case Update():
             return _update(order, call, event, watched)
+        case _ if isinstance(event, LifeEvent):
+            return life_statements(order, call, event, watched)
 
 
 def _schedule(order: Order, call: Call, watched: frozenset[str]) -> list[str]:
     step = f"step_{call.step}"
-    lines = [f"{step} = scheduler.schedule()"]
+    lines = [*lookup_lines(order, call.event), f"{step} = scheduler.schedule()"]
     if "dismissed" in watched:
         lines.append(f"dismissed += {step}.finished_req_ids")
     if "known" in watched:
@@ -137,12 +144,12 @@ def _argument(keyword: str, items: list[str]) -> str:
 
 def _reported(order: Order, call: Call, direction: str, reports: list[Report]) -> list[str]:
     """The ids in one set of an output: those of transfers that are over, and those that are reported in spite of it."""
-    due = [report for report in reports if report.kind == "due"]
+    due = [report for report in reports if is_over(report)]
     early = [report for report in reports if report.kind in EARLY]
     again = [report for report in reports if report.kind == "duplicate" and order.told_before(call.number, report)]
     other = [report for report in reports if report not in (*due, *early)]
     calls = [
-        f"*connector.{method}({quoted(direction)}, {_names(list(map(_name_in, told)))})"
+        f"*connector.{method}({quoted(direction)}, {_names(list(map(name_of_transfer, told)))})"
         for method, told in (("over", [*due, *again]), ("too_early", early))
         if told
     ]

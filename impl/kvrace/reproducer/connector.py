@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvrace.reproducer.life import again_lines
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece
 from kvrace.reproducer.ranks import rank_methods
@@ -35,6 +36,7 @@ def _life(order: Order, reports_all: bool) -> list[list[str]]:
         *([_over(order)] if order.reports_due or order.early or reports_all else []),
         *([_too_early()] if order.early else []),
         *([_ends()] if order.scope.separate_ends and order.separate_ends else []),
+        *([again_lines(order)] if order.reuses else []),
     ]
 
 
@@ -47,6 +49,7 @@ def _start(order: Order, watched: frozenset[str]) -> list[str]:
         "        super().__init__(vllm_config, role, kv_cache_config)",
         '        self.running = {}  # ("load", "A") -> block ids',
         *(["        self.loaded = set()"] if order.loads and not order.scope.loads_again else []),
+        *(["        self.answers = {}  # to lookups, where they are not the usual ones"] if order.lookups else []),
         *(
             ["        self.told = set()  # reported, and still running"]
             if order.early and order.scope.ranks == 1
@@ -68,9 +71,11 @@ def _runs(order: Order, kind: str, blocks: str) -> str:
 def _loads(order: Order) -> list[str]:
     again = order.scope.loads_again
     done = '("load", name) in self.running' if again else "name in self.loaded"
+    changed = ["        if name in self.answers:", "            return self.answers[name]"] if order.lookups else []
     return [
         "    def get_num_new_matched_tokens(self, request, num_computed_tokens):",
         "        name = request.request_id",
+        *changed,
         f"        if name not in LOADS or {done}:",
         "            return 0, False",
         "        offered = max(0, len(PROMPTS[name]) * BLOCK_SIZE - num_computed_tokens)",
@@ -116,7 +121,9 @@ def _request_finished(order: Order, watched: frozenset[str]) -> list[str]:
 
 
 def _over(order: Order) -> list[str]:
-    ran = "[name for name in ran if (kind, name) not in self.told]" if order.early else "ran"
+    name = "name[-1]" if order.reuses else "name"
+    untold = " if (kind, name) not in self.told" if order.early else ""
+    ran = f"[{name} for name in ran{untold}]" if order.early or order.reuses else "ran"
     return [
         "    def over(self, kind, *names):",
         '        """These transfers are over: the names of those that ran, to be reported."""',

@@ -8,7 +8,19 @@ from dataclasses import dataclass, replace
 from kvmodel.contract import Contract
 from kvmodel.early import EARLY
 from kvmodel.errors import KvraceError
-from kvmodel.events import Add, Event, Report, Schedule, TransferEnds, Update
+from kvmodel.events import (
+    AbortAll,
+    Add,
+    AddAgain,
+    Event,
+    Pause,
+    Report,
+    Reset,
+    Resume,
+    Schedule,
+    TransferEnds,
+    Update,
+)
 from kvmodel.scope import Scope
 
 
@@ -42,6 +54,7 @@ class Order:
             )
         calls: list[Call] = []
         added: set[str] = set()
+        again: list[str] = []
         flying: deque[int] = deque()
         before: tuple[int, ...] = ()
         steps = 0
@@ -62,9 +75,13 @@ class Order:
                     raise KvraceError(f"event {number} '{event}': {name} was already added")
                 case Add(name):
                     added.add(name)
+                case AddAgain(name):
+                    again.append(name)
             for name in _requests(event):
                 if name not in added:
                     raise KvraceError(f"event {number} '{event}': {name} was not added")
+            if len(set(again)) < len(again):
+                raise KvraceError(f"event {number} '{event}': {again[-1]} was used again already")
             calls.append(Call(number, event, step))
         if not added <= set(scope.names):
             raise KvraceError(f"the scope has no request {sorted(added - set(scope.names))[0]}")
@@ -103,6 +120,21 @@ class Order:
         return any(isinstance(call.event, TransferEnds) for call in self.calls)
 
     @property
+    def reuses(self) -> bool:
+        return any(isinstance(call.event, AddAgain) for call in self.calls)
+
+    @property
+    def lookups(self) -> bool:
+        """Whether the connector's answers to lookups change."""
+        return any(isinstance(call.event, Schedule) and _asked(call.event) for call in self.calls)
+
+    @property
+    def paused(self) -> bool:
+        """Whether the engine is paused at the end."""
+        pauses = [call.event for call in self.calls if isinstance(call.event, Pause | Resume)]
+        return bool(pauses) and isinstance(pauses[-1], Pause)
+
+    @property
     def takes_scheduler(self) -> bool:
         """Whether the generated ``model_output`` looks at the scheduler."""
         return bool(self.scope.token_budget) or self.scope.ranks > 1
@@ -124,7 +156,7 @@ class Order:
 
     @property
     def reports_due(self) -> bool:
-        return any(report.kind == "due" for update in self.updates for report in update.reports)
+        return any(report.kind in ("due", "earlier") for update in self.updates for report in update.reports)
 
     @property
     def two_of_a_kind(self) -> bool:
@@ -137,10 +169,16 @@ def _most(reports: tuple[Report, ...]) -> int:
     return max(loads, len(reports) - loads)
 
 
+def _asked(event: Schedule) -> tuple[str, ...]:
+    return (*event.later, *event.missing)
+
+
 def _requests(event: Event) -> tuple[str, ...]:
     match event:
-        case Schedule():
+        case AbortAll() | Reset() | Pause() | Resume():
             return ()
+        case Schedule():
+            return _asked(event)
         case Update(reports, stops):
             return (*(report.request for report in reports), *stops)
         case _:

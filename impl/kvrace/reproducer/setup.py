@@ -125,7 +125,7 @@ def _create_scheduler(order: Order) -> Piece:
         '        device_config=DeviceConfig("cpu"),',
         f"        cache_config=CacheConfig(block_size=BLOCK_SIZE, enable_prefix_caching={cached}),",
         "        scheduler_config=SchedulerConfig(",
-        "            max_num_seqs=26,",
+        f"            max_num_seqs={scope.max_requests or 26},",
         "            max_num_batched_tokens=2048,",
         *([f"            max_num_scheduled_tokens={scope.token_budget},"] if scope.token_budget else []),
         "            max_model_len=2048,",

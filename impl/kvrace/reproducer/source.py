@@ -27,6 +27,12 @@ _CLASS_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_
 _STOCK = {"sync": "Scheduler", "async": "AsyncScheduler"}
 _LICENSE = "# SPDX-License-Identifier: Apache-2.0"
 _LONGEST_KIND = 40
+_CALLED = {
+    "RequestStatus": "vllm.v1.request:RequestStatus",
+    "PauseState": "vllm.v1.core.sched.interface:PauseState",
+    "suppress(": "contextlib:suppress",
+}
+"""What the calls of the test may name, and where it is imported from."""
 _NOTES = {"notices": "notices = []", "dismissed": "dismissed = []", "known": "known = set()"}
 
 
@@ -174,7 +180,7 @@ def _test(recorded: RecordedTrace, order: Order, assertion: Assertion) -> Piece:
         lines.append("    connector = scheduler.connector")
     lines += [f"    {_NOTES[name]}" for name in _NOTES if name in assertion.watched]
     events = _without_unused_steps(events, after)
-    imports = ["vllm.v1.request:RequestStatus"] if any("RequestStatus" in line for line in events) else []
+    imports = [path for word, path in _CALLED.items() if any(word in line for line in [*events, *after])]
     return Piece("\n".join([*lines, "", *events, "", *after]), tuple(imports))
 
 

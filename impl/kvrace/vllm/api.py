@@ -67,6 +67,7 @@ class Api:
         from vllm.v1.core import block_pool, kv_cache_utils, single_type_kv_cache_manager
         from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
         from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
+        from vllm.v1.core.sched import interface
         from vllm.v1.core.sched.output import SchedulerOutput
         from vllm.v1.core.sched.scheduler import Scheduler
         from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
@@ -93,6 +94,8 @@ class Api:
             KVCacheBlocks: "an immutable result",
         }
         self.aborted = RequestStatus.FINISHED_ABORTED
+        states = getattr(interface, "PauseState", None)
+        self.pause_states: dict[str, Any] = {} if states is None else dict(states.__members__)
         self._statuses = RequestStatus
         self._sampling_params = SamplingParams
         self._spec, self._window_spec = FullAttentionSpec, SlidingWindowSpec
@@ -160,6 +163,14 @@ class Api:
             config = make_config(replace(scope, scheduling="async"))
             stock.update(self.make_scheduler(self.async_scheduler, config, scope).__dict__)
         self.stock_attributes = {self.scheduler: frozenset(stock), self.request: frozenset(request.__dict__)}
+
+    def check_holds_for_loads(self, what_is: str) -> None:
+        """Raises UnknownSubject, about ``what_is``, on a scheduler that holds no blocks for a load whose request is over: remedies
+        and planted faults change what a scheduler does that holds them."""
+        if not differences.holds_for_loads(self.scheduler):
+            raise UnknownSubject(
+                f"{what_is} for vLLM 0.16.0 and later, whose scheduler holds the blocks of an aborted load; this is {self.version}"
+            )
 
     @property
     def schedulings(self) -> tuple[Scheduling, ...]:

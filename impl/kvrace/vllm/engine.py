@@ -12,15 +12,17 @@ _DRAFT = 6
 
 
 class Engine(NamedTuple):
-    """``steps`` in flight, 0 for what the scheduling has by itself; ``drafts`` of a step; whether there is a sliding ``window``."""
+    """``steps`` in flight, 0 for what the scheduling has by itself; ``drafts`` of a step; whether there is a sliding ``window``;
+    ``max_requests`` that run at a time, 0 for as many as there are."""
 
     steps: int
     drafts: int
     window: bool
+    max_requests: int
 
     @classmethod
     def of(cls, scope: Scope) -> Engine:
-        return cls(scope.steps, scope.drafts, scope.window > 0)
+        return cls(scope.steps, scope.drafts, scope.window > 0, scope.max_requests)
 
     @property
     def connector(self) -> str:

@@ -266,6 +266,7 @@ _FAULTS: dict[str, tuple[Callable[[type], type], str, str, Scope]] = {
 def vllm_mutants() -> list[Mutant]:
     """The mutants of the vLLM that is installed here. Raises VllmUnavailable or UnknownSubject."""
     api = load_api()
+    api.check_holds_for_loads("the planted faults are")
     mutants = []
     for name, (change, breaks, meant_for, scope) in _FAULTS.items():
         changed = change(api.scheduler_class(scope.scheduling))
