@@ -105,6 +105,10 @@ def _nobody(_: Progress) -> None:
     """Hears of no progress."""
 
 
+def _is_specified(scope: Scope) -> bool:
+    return scope.ranks == 1 and not (scope.lifecycle or scope.window or scope.drafts)
+
+
 def run_mutant(mutant: Mutant, limits: Limits = MUTANT_LIMITS, progress: Callable[[Progress], None] = _nobody) -> Row:
     """Exhaust the mutant's scope, judge every property, and hold every transition against the specification where that knows the
     scope."""
@@ -116,7 +120,7 @@ def run_mutant(mutant: Mutant, limits: Limits = MUTANT_LIMITS, progress: Callabl
         scope_name=mutant.name,
         limits=limits,
         listen=progress,
-        conformance=SPECIFICATION if mutant.scope.ranks == 1 and not mutant.scope.lifecycle else None,
+        conformance=SPECIFICATION if _is_specified(mutant.scope) else None,
     )
     return Row(mutant, result)
 

@@ -55,6 +55,10 @@ def _after(world: World, scope: Scope, contract: Contract, event: Event) -> Worl
 
 
 def _step(scope: Scope) -> DispatchedStep:
-    """A step of all requests at once, each with a sampled token."""
-    entries = (ScheduledRequest(name, (), replaces=False, start=0, computed=0, samples=True) for name in scope.names)
+    """A step of all requests at once, each with a sampled token and with drafts."""
+    drafts = scope.drafts
+    entries = (
+        ScheduledRequest(name, (), replaces=False, start=0, computed=0, samples=True, drafts=drafts)
+        for name in scope.names
+    )
     return DispatchedStep(tuple(entries), (), ())

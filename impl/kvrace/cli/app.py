@@ -11,6 +11,7 @@ from kvrace.cli.check import check_command
 from kvrace.cli.diff import diff_command
 from kvrace.cli.doctor import doctor_command
 from kvrace.cli.export import export_command
+from kvrace.cli.lab import lab_app
 from kvrace.cli.matrix import matrix_app
 from kvrace.cli.mutants import mutants_command
 from kvrace.cli.promela import promela_command
@@ -42,6 +43,7 @@ app.command("show")(show_command)
 app.command("export")(export_command)
 app.command("mutants")(mutants_command)
 app.add_typer(matrix_app, name="matrix")
+app.add_typer(lab_app, name="lab")
 app.command("prove")(prove_command)
 app.command("promela")(promela_command)
 app.command("suite")(suite_command)

@@ -39,9 +39,10 @@ Subject = Annotated[
     str | None,
     typer.Option(
         "--subject",
-        metavar="vllm|reference|module:Class",
-        help="The scheduler: vLLM's own, kvrace's reference scheduler, or your subclass of vLLM's (the current folder can be "
-        f"imported); also fixed, kvrace's drop-in, and vLLM with a proposed remedy: {', '.join(POLICIES)}. "
+        metavar="vllm|vllm==VERSION|reference|module:Class",
+        help="The scheduler: vLLM's own, that of a release ('kvrace lab list'), kvrace's reference scheduler, or your subclass of "
+        "vLLM's (the current folder can be imported); also fixed, kvrace's drop-in, and vLLM with a proposed remedy: "
+        f"{', '.join(POLICIES)}. "
         "Without it: vLLM where it can be imported, else the reference scheduler.",
         callback=_not_empty,
         rich_help_panel=_SUBJECT,

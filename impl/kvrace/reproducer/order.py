@@ -46,7 +46,12 @@ class Order:
 
     @classmethod
     def of(cls, scope: Scope, contract: Contract, events: tuple[Event, ...]) -> Order:
-        """Raises KvraceError for an order that no scheduler can play."""
+        """Raises KvraceError for an order that no scheduler can play, or in a scope that the generated test cannot make."""
+        unknown = [name for name in ("steps", "load_blocks", "window", "drafts") if getattr(scope, name)]
+        if unknown:
+            raise KvraceError(
+                f"a test without kvrace cannot make a scope with {unknown[0].replace('_', ' ')}; use --as text"
+            )
         calls: list[Call] = []
         added: set[str] = set()
         again: list[str] = []

@@ -90,6 +90,11 @@ def connector_arguments(base: Any, kv_cache_config: Any) -> dict[str, Any]:
     return _those_taken(base.__init__, kv_cache_config=kv_cache_config)
 
 
+def holds_for_loads(scheduler: Any) -> bool:
+    """Whether the scheduler itself holds blocks until a load is reported, from 0.16.0 on."""
+    return takes(scheduler._free_request, "delay_free_blocks")
+
+
 # Making requests.
 
 
