@@ -106,7 +106,8 @@ def _nobody(_: Progress) -> None:
 
 
 def _is_specified(scope: Scope) -> bool:
-    return scope.ranks == 1 and not (scope.lifecycle or scope.window or scope.drafts)
+    other = scope.lifecycle or scope.window or scope.drafts or scope.load_failures
+    return scope.ranks == 1 and not other and not any(map(scope.loads_in_step, range(len(scope.requests))))
 
 
 def run_mutant(mutant: Mutant, limits: Limits = MUTANT_LIMITS, progress: Callable[[Progress], None] = _nobody) -> Row:

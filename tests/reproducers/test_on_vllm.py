@@ -89,6 +89,10 @@ LOOKED_AT: list[tuple[str, list[Scope]]] = [
     ("late", [Scope(("load",), ranks=2)]),
     ("lease", [Scope(("save",))]),
     ("duplicate", [Scope(("save",), ranks=2)]),
+    ("exactly-once", [Scope(("load_save",), load_failures="fail", failed_ids=True)]),
+    ("exactly-once", [Scope(("load_save",), prompt_blocks=2, load_failures="fail")]),
+    ("exactly-once", [Scope(("sync_load",), "async", load_failures="recompute")]),
+    ("exactly-once", [Scope(("sync_load", "local"), prefix_sharing=True, load_failures="fail")]),
 ]
 """Small scopes that show every finding in stock vLLM."""
 
