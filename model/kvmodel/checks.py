@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from kvmodel.accesses import given_up, holding_kv, kv_tokens, names_kv
+from kvmodel.accesses import given_up, holding_kv, names_kv
+from kvmodel.drafts import kv_tokens
 from kvmodel.events import Update
 from kvmodel.failed_loads import no_use_of_failed_loads
 from kvmodel.failures import kv_before_spoiled, spoil

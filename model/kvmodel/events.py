@@ -188,17 +188,18 @@ class Failure:
 class Update:
     """The output of the oldest dispatched step is processed: ``Scheduler.update_from_output()``.
 
-    ``reports`` and ``failures`` came with it; ``stops`` are requests whose sampled token is a stop token.
+    ``reports`` and ``failures`` came with it; ``stops`` are requests whose sampled token is a stop token; ``drafts`` says of which
+    requests it accepts how many of the drafts that the step verified, the first ones. It rejects all others.
     """
 
     reports: tuple[Report, ...] = ()
     stops: tuple[str, ...] = ()
     failures: tuple[Failure, ...] = ()
+    drafts: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
-        return " ".join(
-            ["update", *map(str, (*self.reports, *self.failures)), *(f"stop:{name}" for name in self.stops)]
-        )
+        words = ["update", *map(str, (*self.reports, *self.failures)), *(f"stop:{name}" for name in self.stops)]
+        return " ".join([*words, *(f"drafts:{name}:{count}" for name, count in self.drafts)])
 
 
 Event = Add | AddAgain | Abort | AbortAll | Reset | Pause | Resume | Schedule | TransferEnds | Lose | Update
@@ -206,6 +207,8 @@ Event = Add | AddAgain | Abort | AbortAll | Reset | Pause | Resume | Schedule | 
 _REQUEST = re.compile(r"[A-Z]")
 _REPORT = re.compile(rf"(load|save):([A-Z])(?:@([1-9]))?(?::({'|'.join(map(str, _UNUSUAL))}))?")
 _FAILURE = re.compile(r"invalid:([A-Z])(?::(first|last))?|failed:([A-Z])")
+
+_DRAFTS = re.compile(r"drafts:([A-Z]):([1-9])")
 
 
 def _request(word: str, text: str) -> str:
@@ -231,7 +234,11 @@ def _update(words: list[str], text: str) -> Update:
     reports: list[Report] = []
     stops: list[str] = []
     failures: list[Failure] = []
+    drafts: list[tuple[str, int]] = []
     for word in words:
+        if accepted := _DRAFTS.fullmatch(word):
+            drafts.append((accepted[1], int(accepted[2])))
+            continue
         if word.startswith("stop:"):
             stops.append(_request(word.removeprefix("stop:"), text))
             continue
@@ -240,11 +247,15 @@ def _update(words: list[str], text: str) -> Update:
             continue
         match = _REPORT.fullmatch(word)
         if not match:
-            raise KvraceError(f"event {quoted(text)}: {quoted(word)} is not a report (load:A, save:A, stop:A)")
+            raise KvraceError(
+                f"event {quoted(text)}: {quoted(word)} is not a report (load:A, save:A, stop:A, drafts:A:1)"
+            )
         direction: Direction = "load" if match[1] == "load" else "save"
         reports.append(Report(direction, match[2], _UNUSUAL.get(match[4], "due"), int(match[3] or 0)))
     _check_each_once(words, text)
-    return Update(tuple(sorted(reports)), tuple(sorted(stops)), tuple(sorted(failures)))
+    if len(dict(drafts)) < len(drafts):
+        raise KvraceError(f"event {quoted(text)}: the drafts of a request are there twice")
+    return Update(tuple(sorted(reports)), tuple(sorted(stops)), tuple(sorted(failures)), tuple(sorted(drafts)))
 
 
 def _check_each_once(words: list[str], text: str) -> None:

@@ -76,6 +76,21 @@ def why_not(failures: tuple[Failure, ...], world: World, scope: Scope, reports: 
     return None
 
 
+def never(failures: tuple[Failure, ...], scope: Scope, reports: tuple[Report, ...]) -> str | None:
+    """Why no output of any scheduler in this scope can carry these failures; None where one may."""
+    for failure in failures:
+        index = scope.names.index(failure.request) if failure.request in scope.names else None
+        if not scope.load_failures:
+            return "no load fails in this scope"
+        if index is None or not scope.loads(index):
+            return f"{failure.request} loads nothing in this scope"
+        if (failure.part == "id") != scope.failed_ids:
+            return f"the scope reports failed loads by {'id' if scope.failed_ids else 'blocks'}"
+        if not fits(failure, reports):
+            return f"{failure.request} is named as failed before its load is reported as over"
+    return None
+
+
 def loading(access: Access, load: LoadStarted, scope: Scope) -> Access:
     """The access of a step that loads these blocks for the request before it computes."""
     first = load.table.index(load.blocks[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvmodel.contract import Contract
+from kvmodel.drafts import nearest_outcome
 from kvmodel.events import Event, Failure, Report, Schedule, Update
 from kvmodel.failures import why_not
 from kvmodel.rules import other_than_updates, possible_reports, stoppable, update_allowed
@@ -38,7 +39,7 @@ def _nearest_update(world: World, scope: Scope, contract: Contract, wanted: Upda
     for failure in sorted(set(wanted.failures)):
         if why_not((*failures, failure), world, scope, chosen) is None:
             failures = (*failures, failure)
-    return Update(chosen, tuple(sorted(stops)), failures)
+    return Update(chosen, tuple(sorted(stops)), failures, nearest_outcome(wanted.drafts, world, scope))
 
 
 def _transfer(report: Report) -> tuple[str, str]:

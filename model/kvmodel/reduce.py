@@ -141,6 +141,8 @@ def _plainer_events(event: Event | None) -> Iterator[Event]:
             yield replace(event, reports=tuple(other for other in event.reports if other != report))
         for name in event.stops:
             yield replace(event, stops=tuple(other for other in event.stops if other != name))
+        for accepted in event.drafts:
+            yield replace(event, drafts=tuple(other for other in event.drafts if other != accepted))
         for failure in event.failures:
             yield replace(event, failures=tuple(other for other in event.failures if other != failure))
 
@@ -206,7 +208,8 @@ def _without(names: Sequence[str], index: int) -> Callable[[Event], Event | None
             reports = [replace(r, request=new[r.request]) for r in event.reports if r.request in new]
             failures = [replace(f, request=new[f.request]) for f in event.failures if f.request in new]
             stops = [new[name] for name in event.stops if name in new]
-            return Update(tuple(sorted(reports)), tuple(sorted(stops)), tuple(sorted(failures)))
+            drafts = [(new[name], count) for name, count in event.drafts if name in new]
+            return Update(tuple(sorted(reports)), tuple(sorted(stops)), tuple(sorted(failures)), tuple(sorted(drafts)))
         if isinstance(event, Schedule):
             later = [new[name] for name in event.later if name in new]
             return Schedule(tuple(sorted(later)), tuple(sorted(new[name] for name in event.missing if name in new)))

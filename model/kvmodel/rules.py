@@ -7,11 +7,12 @@ Sources of the rules: vLLM ``EngineCore`` (aborts are drained between any two sc
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, product
 from typing import TypeVar
 
 from kvmodel.accesses import dispatched
 from kvmodel.contract import Contract
+from kvmodel.drafts import may_accept, outcomes, settled
 from kvmodel.early import EARLY, early_reports, silent, told_early
 from kvmodel.events import (
     DIRECTIONS,
@@ -110,8 +111,8 @@ def _updates(world: World, scope: Scope, contract: Contract, pending: bool) -> I
     for reports in _subsets(possible_reports(world, scope, contract)):
         if fit_one_output(reports):
             for failures in sets_of_failures(may_fail, reports):
-                for stops in _subsets(may_stop):
-                    yield Update(tuple(sorted(reports)), tuple(sorted(stops)), failures)
+                for stops, accepted in product(_subsets(may_stop), outcomes(world, scope)):
+                    yield Update(tuple(sorted(reports)), tuple(sorted(stops)), failures, accepted)
 
 
 def enabled(world: World, scope: Scope, contract: Contract, pending: bool) -> Iterator[Event]:
@@ -156,6 +157,7 @@ def _allowed(world: World, scope: Scope, contract: Contract, pending: bool, even
         update_allowed(world, scope, pending)
         and set(event.reports) <= set(possible_reports(world, scope, contract))
         and set(event.stops) <= set(stoppable(world, scope))
+        and may_accept(event.drafts, world, scope)
         and event.reports == tuple(sorted(set(event.reports)))
         and event.stops == tuple(sorted(set(event.stops)))
         and event.failures == tuple(sorted(set(event.failures)))
@@ -183,6 +185,8 @@ def refusal(world: World, scope: Scope, contract: Contract, pending: bool, event
             return "the engine fills its pipeline first (the scope keeps to the engine's order)"
         case Add() if not _may_add(world, scope):
             return "the engine waits for a step (the scope keeps to the engine's order)"
+        case Update(drafts=drafts) if not may_accept(drafts, world, scope):
+            return f"the step has no such drafts of {' '.join(name for name, _ in drafts)} to accept"
         case Update(reports, stops, failures):
             allowed = possible_reports(world, scope, contract)
             for report in reports:
@@ -323,6 +327,8 @@ class _Draft:
             self.fail(event)
         processed = self.steps[0]
         self.steps = self.steps[1:]
+        if processed.drafts:
+            self.requests, self.steps = settled(processed, self.steps, self.requests, event.drafts, self.scope)
         for report in event.reports:
             self.report(report)
         self.transfers = [t._replace(wait=max(0, t.wait - 1)) for t in self.transfers]

@@ -260,7 +260,8 @@ class Scope:
     def blocks_needed(self, index: int) -> int:
         """Blocks of a request that runs to its end: its last sampled token never gets KV of its own, but drafts may have some
         after it. A table of a sliding window is never longer than the other one."""
-        tokens = self.prompt_blocks_of(index) * self.block_size + self.output_tokens + self.drafts
+        tokens = self.prompt_blocks_of(index) * self.block_size + self.output_tokens
+        tokens += self.drafts * self.steps_in_flight
         return -(-tokens // self.block_size) * (2 if self.window else 1)
 
     def loads(self, index: int) -> bool:
@@ -366,6 +367,36 @@ def _prefix() -> list[Scope]:
     return [Scope(mix, scheduling, prefix_sharing=True) for scheduling in SCHEDULINGS for mix in mixes]
 
 
+def _window() -> list[Scope]:
+    windowed = partial(Scope, block_size=2, prompt_blocks=2, output_tokens=3, window=3, blocks=10)
+    return [windowed(("local", kind), scheduling) for scheduling in SCHEDULINGS for kind in ("load", "save")]
+
+
+def _drafts() -> list[Scope]:
+    drafted = partial(Scope, block_size=2, output_tokens=4, drafts=1)
+    return [
+        case
+        for scheduling in SCHEDULINGS
+        for case in (
+            drafted(("local", "load"), scheduling),
+            drafted(("local", "save"), scheduling),
+            Scope(("local",), scheduling, block_size=2, output_tokens=5, drafts=2, window=2),
+        )
+    ]
+
+
+def _pipeline() -> list[Scope]:
+    return [Scope(("local", kind), scheduling, steps=3) for scheduling in SCHEDULINGS for kind in ("load", "save")]
+
+
+def _partial() -> list[Scope]:
+    prompts = ("abcd", "xyz")
+    return [
+        Scope(("load", "load"), scheduling, block_size=2, prompts=prompts, load_blocks=1, blocks=5)
+        for scheduling in SCHEDULINGS
+    ]
+
+
 def _alive(words: str, mixes: tuple[str, ...], **fields: Any) -> list[Scope]:
     """Cases with these events of the engine's life; each mix of kinds is written as ``load,save``."""
     lifecycle = tuple(words.split(","))
@@ -462,6 +493,10 @@ NAMED_SCOPES: dict[str, tuple[str, Any]] = {
         "a load inside a step fails, alone, beside another request and under a shared prompt; both policies",
         _sync_failures,
     ),
+    "window": ("pairs with a second group of blocks, a sliding window's, in a small pool", _window),
+    "drafts": ("speculative decoding: drafts are accepted and rejected, also with a sliding window", _drafts),
+    "pipeline": ("pairs with three steps in flight, as pipeline parallel engines have them", _pipeline),
+    "partial": ("two requests that load a part of their prompts, and a pool for one of them at a time", _partial),
     "medium": ("three requests, and pairs under preemption", _medium),
 }
 """Scopes by name: what each is for, and how its cases are made."""

@@ -22,6 +22,7 @@ from hypothesis.strategies import SearchStrategy
 
 from kvmodel.contract import Contract
 from kvmodel.coverage import Coverage
+from kvmodel.drafts import outcomes
 from kvmodel.errors import KvraceError
 from kvmodel.events import Abort, Add, Event, Lose, Report, Schedule, TransferEnds, Update
 from kvmodel.failures import possible_failures, sets_of_failures
@@ -97,7 +98,8 @@ def _some_reports(machine: TransferMachine, one: int, other: int, stopping: int)
     stops = [name for place, name in enumerate(stoppable(world, scope)) if stopping >> place % _BITS_MAX & 1]
     came = tuple(sorted(reports))
     ways = list(sets_of_failures(possible_failures(world, scope), came))
-    return Update(came, tuple(sorted(stops)), ways[other % len(ways)])
+    accepted = outcomes(world, scope)
+    return Update(came, tuple(sorted(stops)), ways[other % len(ways)], accepted[stopping % len(accepted)])
 
 
 class _TestCase:

@@ -29,7 +29,7 @@ SAYS = {
     "no-double-free": r"holds a block twice|references; in the pool|counts its blocks wrongly",
     "no-leak": r"did not come back|is over, and still in",
     "no-use-after-free": r"are free while the (load|save)|are given to|a step writes blocks|the load of \w (starts|writes)",
-    "no-premature-use": r"the prefix cache offers|a step computes with",
+    "no-premature-use": r"the prefix cache offers|a step computes with|gets a token of a step",
     "no-stuck": r"the engine is idle|is not at rest",
     "finish-once": r"request_finished (was called|came|never)|the workers were|more than one final",
     "handover": r"request_finished\(\w\) named",
@@ -89,6 +89,10 @@ LOOKED_AT: list[tuple[str, list[Scope]]] = [
     ("late", [Scope(("load",), ranks=2)]),
     ("lease", [Scope(("save",))]),
     ("duplicate", [Scope(("save",), ranks=2)]),
+    ("exactly-once", [Scope(("load_save",), load_failures="fail", failed_ids=True)]),
+    ("exactly-once", [Scope(("load_save",), prompt_blocks=2, load_failures="fail")]),
+    ("exactly-once", [Scope(("sync_load",), "async", load_failures="recompute")]),
+    ("exactly-once", [Scope(("sync_load", "local"), prefix_sharing=True, load_failures="fail")]),
 ]
 """Small scopes that show every finding in stock vLLM."""
 

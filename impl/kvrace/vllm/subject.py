@@ -32,6 +32,7 @@ from kvrace.patch.active import applied_patch, patch_notes
 from kvrace.places import answer_recording
 from kvrace.vllm.api import Api, load_api
 from kvrace.vllm.differences import preempted, resumed
+from kvrace.vllm.engine import propose_drafts
 from kvrace.vllm.environment import make_config
 from kvrace.vllm.failures import check_failures_known, put_failures
 from kvrace.vllm.life import ENTRY_POINTS, check_life, play_life
@@ -193,7 +194,11 @@ class VllmSubject:
 
     def _update(self, event: Update) -> tuple[str, ...]:
         output, samples = self._steps.popleft()
-        tokens = {name: [_STOP_TOKEN if name in event.stops else _TOKEN] for name in samples}
+        accepted = dict(event.drafts)
+        tokens = {
+            name: [*[_TOKEN] * accepted.get(name, 0), _STOP_TOKEN if name in event.stops else _TOKEN]
+            for name in samples
+        }
 
         def of_rank(reports: Iterable[Report]) -> Any:
             sending = SortedIds(report.request for report in reports if report.direction == "save")
@@ -210,6 +215,8 @@ class VllmSubject:
         if not isinstance(outputs, dict):
             place = self._places.entry("update_from_output")
             raise _WrongAnswer("update_from_output", outputs, "dict of EngineCoreOutputs", place)
+        if self.scope.drafts:
+            propose_drafts(self.scheduler, samples, self.scope.drafts)
         items = [item for batch in outputs.values() for item in batch.outputs]
         if self.scope.load_failures:
             self._delivered = tuple(sorted(item.request_id for item in items if item.new_token_ids))
