@@ -91,10 +91,23 @@ LOOKED_AT: list[tuple[str, list[Scope]]] = [
     ("duplicate", [Scope(("save",), ranks=2)]),
     ("exactly-once", [Scope(("load_save",), load_failures="fail", failed_ids=True)]),
     ("exactly-once", [Scope(("load_save",), prompt_blocks=2, load_failures="fail")]),
-    ("exactly-once", [Scope(("sync_load",), "async", load_failures="recompute")]),
-    ("exactly-once", [Scope(("sync_load", "local"), prefix_sharing=True, load_failures="fail")]),
 ]
 """Small scopes that show every finding in stock vLLM."""
+
+
+@pytest.mark.slow(10)
+def test_what_a_failed_load_inside_a_step_breaks_fails_on_stock_vllm(bare: BareEnvironment, tmp_path: Path) -> None:
+    """Holding blocks until every transfer is over mends none of it."""
+    from kvrace.vllm.subject import VllmSubject
+
+    scopes = [
+        Scope(("sync_load",), "async", load_failures="recompute"),
+        Scope(("sync_load", "local"), prefix_sharing=True, load_failures="recompute"),
+    ]
+    recorded = [found for scope in scopes for found in record(tmp_path, VllmSubject, [scope], Contract())]
+    assert {found.property for found in recorded} == {"no-premature-use", "no-stuck"}
+    written = write_tests(tmp_path / "tests", recorded)
+    assert _missed(bare.run_tests(tmp_path / "tests"), written) == []
 
 
 @pytest.mark.slow(60)
