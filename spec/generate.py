@@ -19,6 +19,7 @@ from spec.known_tables import KNOWN_TABLES
 from spec.markdown import markdown_table
 from spec.proof_tables import PROOF_RUNS, PROOF_TABLES
 from spec.relation_tables import RELATION_TABLES
+from spec.release_tables import RELEASE_TABLES
 from spec.remedy_tables import REMEDY_RUNS
 from spec.runs import explored, of_stock
 from spec.spin_table import agreement
@@ -280,6 +281,7 @@ FROM_THE_MODEL: dict[str, Callable[[], str]] = {
     **RELATION_TABLES,
     **PROOF_TABLES,
     **KNOWN_TABLES,
+    **RELEASE_TABLES,
 }
 FROM_RUNS: dict[str, Callable[[], str]] = {
     "findings": findings,

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kvmodel.errors import KvraceError
+from kvrace.installed import installed_vllm
 from kvrace.lab.catalogue import Release, checked
 from kvrace.lab.store import install, known_versions
 
@@ -190,3 +191,30 @@ def test_what_is_found_on_an_older_release_is_shown_there_without_kvrace(tmp_pat
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "--rootdir", ".", "."]
     run = subprocess.run(command, cwd=tmp_path, env=alone, capture_output=True, text=True, check=False)
     assert f"{len(traces)} failed" in run.stdout.splitlines()[-1] and "passed" not in run.stdout.splitlines()[-1]
+
+
+def test_the_matrix_of_releases_goes_on_where_it_was_and_agrees_with_what_is_published(tmp_path: Path) -> None:
+    """On the installed release alone; the others are in spec/releases.json as `python -m spec.release_tables` found them."""
+    version = installed_vllm().version.partition("+")[0]
+    published = json.loads((ROOT / "spec/releases.json").read_text())
+    wanted = ["matrix", "releases", "--release", version, "--contract", "exactly-once"]
+    first = _kvrace(tmp_path, *wanted, "--json", "first.json", "--html", "page.html")
+    assert first.returncode == 0, first.stderr
+    made = json.loads((tmp_path / "first.json").read_text())
+    (cell,) = made["cells"]
+    (known,) = (c for c in published["cells"] if (c["release"], c["contract"]) == (version, "exactly-once"))
+    assert cell == known
+    ids = {finding["id"] for finding in made["findings"]}
+    assert ids
+    assert all(f'id="{name}"' in (tmp_path / "page.html").read_text() for name in ids)
+
+    kept = [file for file in (tmp_path / "kvrace-matrix").iterdir() if file.is_file()]
+    stamps = [file.stat().st_mtime_ns for file in kept]
+    again = _kvrace(tmp_path, *wanted, "--json", "again.json")
+    assert again.returncode == 0, again.stderr
+    assert [file.stat().st_mtime_ns for file in kept] == stamps
+    assert json.loads((tmp_path / "again.json").read_text())["findings"] == made["findings"]
+
+    bisected = _kvrace(tmp_path, "bisect", "--finding", made["findings"][0]["id"], "--release", version)
+    assert f"{version}   ✗ has it (kept)" in bisected.stdout
+    assert f"in {version} already, the oldest that was looked at" in bisected.stdout

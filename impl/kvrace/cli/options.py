@@ -355,6 +355,54 @@ MatrixScope = Annotated[
         rich_help_panel=_SCOPE,
     ),
 ]
+ReleaseNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--release",
+        metavar="VERSION",
+        help="Only this release; may be given more than once. Without it: all that 'kvrace lab list' has.",
+        callback=_not_empty,
+        rich_help_panel=_SUBJECT,
+    ),
+]
+FindingId = Annotated[
+    str,
+    typer.Option(
+        "--finding",
+        metavar="ID",
+        help="The id of a finding, as 'kvrace matrix releases' shows it.",
+        callback=_not_empty,
+        rich_help_panel=_SUBJECT,
+    ),
+]
+EveryRelease = Annotated[
+    bool,
+    typer.Option("--every", metavar="", help="Look at every release, and not only at halves.", rich_help_panel=_LIMITS),
+]
+ReleasesScope = Annotated[
+    str | None,
+    typer.Option(
+        "--scope",
+        metavar="NAME",
+        help=f"A scope by name: {', '.join(NAMED_SCOPES)}. Default: seed.",
+        callback=_not_empty,
+        rich_help_panel=_SCOPE,
+    ),
+]
+Results = Annotated[
+    str,
+    typer.Option(
+        "--results",
+        metavar="FOLDER",
+        help="Where the results of each release are kept.",
+        callback=_not_empty,
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Fresh = Annotated[
+    bool,
+    typer.Option("--fresh", metavar="", help="Explore also what is kept already.", rich_help_panel=_OUTPUT),
+]
 Jobs = Annotated[
     int | None,
     typer.Option(

@@ -60,6 +60,11 @@ def install(version: str, tell: Tell = nobody) -> Place:
     return Place(version, (folder, *needed))
 
 
+def folder_there(version: str) -> Path | None:
+    """The folder of a release if it is there already. Raises KvraceError for what is no release that can be driven."""
+    return _found(release_named(version))
+
+
 def _missing_here(release: Release) -> list[Package]:
     """What the release needs and the environment does not have."""
     return [package for package in release.needs if PathFinder.find_spec(package.module) is None]
