@@ -1,6 +1,6 @@
 """The matrix of releases in spec/findings.md, from spec/releases.json.
 
-The file is what ``python -m spec.release_tables`` finds on all releases of the lab (an hour of CPU time, kept in
+The file is what ``python -m spec.release_tables`` finds on all releases of the lab (ten minutes of CPU time, kept in
 build/release-matrix and gone on with); the table is made from the file alone. A slow test explores one release again.
 """
 
