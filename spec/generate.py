@@ -9,15 +9,17 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from spec.fixed_table import fixed
 from spec.known_tables import KNOWN_TABLES
 from spec.markdown import markdown_table
 from spec.proof_tables import PROOF_RUNS, PROOF_TABLES
 from spec.relation_tables import RELATION_TABLES
+from spec.release_tables import RELEASE_TABLES
 from spec.remedy_tables import REMEDY_RUNS
 from spec.runs import explored, of_stock
 from spec.spin_table import agreement
@@ -32,9 +34,10 @@ from kvmodel.scope import KINDS, NAMED_SCOPES, named_scope
 from kvrace.diff import diff
 from kvrace.diffresult import DiffResult
 from kvrace.mutants import Mutant, Row, kill_table
+from kvrace.render.suite import totals
 from kvrace.result import CheckResult, Violation
 from kvrace.subjects import choose_subject
-from kvrace.suite import CaseTours, make_tours
+from kvrace.suite import make_tours
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -205,7 +208,8 @@ def tours() -> str:
     rows = []
     for name in TOURED_SCOPES:
         print(f"  tours of {name} …", file=sys.stderr, flush=True)
-        rows.append(_tours_row(name, list(make_tours(VllmSubject, named_scope(name), Contract()))))
+        cases = list(make_tours(VllmSubject, named_scope(name), Contract()))
+        rows.append(tours_row(name, len(cases), totals(cases)))
     head = [
         "scope",
         "cases",
@@ -219,11 +223,11 @@ def tours() -> str:
     return markdown_table(head, rows)
 
 
-def _tours_row(name: str, cases: list[CaseTours]) -> list[str]:
-    transitions, calls = sum(case.transitions for case in cases), sum(case.calls for case in cases)
-    resets, cost, bound = (sum(getattr(case, what) for case in cases) for what in ("resets", "cost", "bound"))
-    figures = [f"{number:,}" for number in (len(cases), transitions, resets, calls)]
-    return [f"`{name}`", *figures, f"{calls / transitions:.2f}", f"{cost:,}", f"{bound:,}"]
+def tours_row(name: str, cases: int, found: Mapping[str, Any]) -> list[str]:
+    """``found`` are the figures that ``kvrace suite`` gives for all cases together."""
+    figures = [f"{number:,}" for number in (cases, found["transitions"], found["resets"], found["calls"])]
+    ratio = f"{found['calls'] / found['transitions']:.2f}"
+    return [f"`{name}`", *figures, ratio, f"{found['cost']:,}", f"{found['bound']:,}"]
 
 
 def _conformance(row: Row) -> str:
@@ -277,6 +281,7 @@ FROM_THE_MODEL: dict[str, Callable[[], str]] = {
     **RELATION_TABLES,
     **PROOF_TABLES,
     **KNOWN_TABLES,
+    **RELEASE_TABLES,
 }
 FROM_RUNS: dict[str, Callable[[], str]] = {
     "findings": findings,

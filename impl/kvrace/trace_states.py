@@ -41,6 +41,7 @@ def states_json(frames: Sequence[Frame], scope: Scope) -> list[dict[str, Any]]:
     states = []
     for index, frame in enumerate(frames):
         recorded = _values(frame) | (_values_of_life(frame) if scope.lifecycle else {})
+        recorded |= _values_of_failures(frame) if scope.load_failures else {}
         values = {name: _plain(value) for name, value in recorded.items()}
         state: dict[str, Any] = itf_py.state_to_json(itf_py.State({"index": index}, values))
         states.append(state)
@@ -75,6 +76,11 @@ def _values(frame: Frame) -> dict[str, Any]:
         "deviations": world.deviations,
         "findings": frame.findings,
     }
+
+
+def _values_of_failures(frame: Frame) -> dict[str, Any]:
+    """The variables of scopes in which loads fail."""
+    return {"spoiled": dict(frame.world.spoiled), "delivered": frame.response.delivered}
 
 
 def _values_of_life(frame: Frame) -> dict[str, Any]:
@@ -161,7 +167,7 @@ class StatesReader:
         return self._variables[name](value, name)
 
 
-_DID = ("step", "loads", "handovers", "notices", "crash", "reset")
+_DID = ("step", "loads", "handovers", "notices", "crash", "reset", "delivered")
 _SEEN = tuple(name for name in Observation._fields if name != "references")
 
 
@@ -188,7 +194,9 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
         drafts=tokens,
         optional=LATER_FIELDS,
     )
-    access = record(Access, request=name, blocks=blocks, written=blocks, start=tokens)
+    access = record(
+        Access, request=name, blocks=blocks, written=blocks, start=tokens, loaded=tokens, optional=LATER_FIELDS
+    )
     request = record(
         RequestState,
         stage=one_of(_STAGES),
@@ -220,6 +228,7 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
             claimed=flag,
             rank=number(0, scope.ranks),
             told=one_of({kind: kind for kind in ("late", "expired")}),
+            failed=flag,
             optional=LATER_FIELDS,
         ),
         2 * len(scope.requests) * len(scope.rank_numbers),
@@ -242,6 +251,7 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
                 blocks=blocks,
                 table=blocks,
                 computed=tokens,
+                in_step=flag,
                 window=blocks,
                 optional=LATER_FIELDS,
             ),
@@ -271,6 +281,7 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
                 samples=names,
                 cleanup=flag,
                 drafts=sequence(record(Drafts, request=name, many=tokens), len(scope.requests)),
+                garbage=names,
                 optional=LATER_FIELDS,
             ),
             scope.steps_in_flight,
@@ -278,6 +289,11 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
         "transfers": transfers,
         "settled": flag,
         "deviations": sequence(one_of({contract: contract for contract in ALL_MEANINGS}), len(ALL_MEANINGS)),
+        **(
+            {"spoiled": pairs(block, number(0, scope.block_size), _MAX_ENTRIES), "delivered": names}
+            if scope.load_failures
+            else {}
+        ),
         "findings": sequence(
             record(
                 Finding,

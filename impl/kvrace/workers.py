@@ -70,9 +70,10 @@ def apart(
     processes: int,
     tell: Callable[[str], None],
     late: Callable[[], bool] = lambda: False,
+    failed: Callable[[Wanted, str], Made] | None = None,
 ) -> Iterator[tuple[Wanted, Made]]:
     """As :func:`spread`, but every piece has a process of its own, however few there are at a time: for what a process can do only
-    once, as to import a vLLM."""
+    once, as to import a vLLM. ``failed`` says what is made of a piece whose process raised or ended by itself."""
     left = deque(pieces)
     busy: dict[Any, tuple[BaseProcess, Wanted]] = {}
     try:
@@ -84,8 +85,14 @@ def apart(
                 line.send(left.popleft())
             tell(", ".join(str(piece) for _, piece in busy.values()))
             for ready in wait(list(busy), _LOOK_SECONDS):
-                made = _received(ready)
-                process, piece = busy.pop(ready)
+                process, piece = busy[ready]
+                try:
+                    made = _received(ready)
+                except KvraceError as error:
+                    if failed is None:
+                        raise
+                    made = failed(piece, str(error))
+                del busy[ready]
                 _end([process])
                 yield piece, made
     finally:

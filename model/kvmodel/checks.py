@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from kvmodel.accesses import given_up, holding_kv, kv_tokens, names_kv
+from kvmodel.accesses import given_up, holding_kv, names_kv
+from kvmodel.drafts import kv_tokens
 from kvmodel.events import Update
+from kvmodel.failed_loads import no_use_of_failed_loads
+from kvmodel.failures import kv_before_spoiled, spoil
 from kvmodel.life_checks import offered_after_reset, unfounded_refusal
 from kvmodel.port import Observation
 from kvmodel.transition import Broken, Transition
@@ -87,7 +90,8 @@ def _overwrites(access: Access, t: Transition) -> Broken | None:
     no block has two owners at all; with one, a request may own the prefix that another's step is about to write before it.
     """
     for transfer in t.after.unreported:
-        hit = tuple(block for block in access.written if block in transfer.blocks)
+        # What a failed load has left in a block is nothing that writing could destroy.
+        hit = tuple(b for b in access.written if b in transfer.blocks and b not in dict(t.before.spoiled))
         others = transfer.request != access.request or transfer in t.after.earlier
         if hit and not transfer.over and others:
             what = f"the {transfer.label} still runs there"
@@ -140,6 +144,8 @@ def no_use_after_free(t: Transition) -> Broken | None:
             message = f"a step works on {_blocks(taken)} for {name}, which {name} does not own any more"
             return Broken(message, "given up", taken)
     for load in t.response.loads:
+        if load.in_step:  # what a step loads it writes, in its turn
+            continue
         for other in t.before.unreported:
             hit = set(load.blocks).intersection(() if other.over else other.blocks)
             if hit:
@@ -170,6 +176,8 @@ def no_premature_use(t: Transition) -> Broken | None:
         if offered:
             message = f"the prefix cache offers {_blocks(offered)} before the load of {transfer.request} is over"
             return Broken(message, blocks=tuple(sorted(offered)))
+    if broken := no_use_of_failed_loads(t):
+        return broken
     if t.response.step is None:
         return None
     for access in t.after.steps[-1].accesses:
@@ -216,12 +224,13 @@ def finish_once(t: Transition) -> Broken | None:
 
 
 def handover(t: Transition) -> Broken | None:
+    known = spoil(t.before, t.scope, t.event.failures) if isinstance(t.event, Update) and t.event.failures else t.before
     for handover in t.response.handovers:
         request: RequestState = t.before.requests[t.scope.names.index(handover.request)]
         # One call too many is for finish-once to report: the table was forgotten with the first.
         if request.finished_calls:
             continue
-        tokens = kv_tokens(handover.request, t)
+        tokens = kv_before_spoiled(request.table, kv_tokens(handover.request, t), known, t.scope)
         if not names_kv(handover, request, tokens, t.scope):
             return Broken(
                 f"request_finished({handover.request}) named {list(handover.named)}, and the KV of {handover.request} "

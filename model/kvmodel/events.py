@@ -17,6 +17,7 @@ from kvmodel.errors import KvraceError, quoted
 Direction = Literal["load", "save"]
 ReportKind = Literal["due", "duplicate", "unsolicited", "late", "expired", "earlier"]
 PauseMode = Literal["new", "all"]
+FailedPart = Literal["all", "first", "last", "id"]
 
 DIRECTIONS: tuple[Direction, ...] = ("load", "save")
 _UNUSUAL: dict[str | None, ReportKind] = {
@@ -166,25 +167,48 @@ class Report:
         return f"{self.direction}:{self.request}{_at(self.rank)}{suffix}"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Failure:
+    """A load that failed: ``KVConnectorOutput.invalid_block_ids`` has ``all`` of its blocks, or only the ``first`` or ``last``
+    of them; or ``failed_recving`` has its request (``id``, since vLLM 0.30.0).
+
+    ``str``: ``invalid:A``, ``invalid:A:first``, ``invalid:A:last``, ``failed:A``.
+    """
+
+    request: str
+    part: FailedPart = "all"
+
+    def __str__(self) -> str:
+        if self.part == "id":
+            return f"failed:{self.request}"
+        return f"invalid:{self.request}" if self.part == "all" else f"invalid:{self.request}:{self.part}"
+
+
 @dataclass(frozen=True, slots=True)
 class Update:
     """The output of the oldest dispatched step is processed: ``Scheduler.update_from_output()``.
 
-    ``reports`` came with it; ``stops`` are requests whose sampled token is a stop token.
+    ``reports`` and ``failures`` came with it; ``stops`` are requests whose sampled token is a stop token; ``drafts`` says of which
+    requests it accepts how many of the drafts that the step verified, the first ones. It rejects all others.
     """
 
     reports: tuple[Report, ...] = ()
     stops: tuple[str, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    drafts: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
-        words = ["update", *(str(report) for report in self.reports), *(f"stop:{name}" for name in self.stops)]
-        return " ".join(words)
+        words = ["update", *map(str, (*self.reports, *self.failures)), *(f"stop:{name}" for name in self.stops)]
+        return " ".join([*words, *(f"drafts:{name}:{count}" for name, count in self.drafts)])
 
 
 Event = Add | AddAgain | Abort | AbortAll | Reset | Pause | Resume | Schedule | TransferEnds | Lose | Update
 
 _REQUEST = re.compile(r"[A-Z]")
 _REPORT = re.compile(rf"(load|save):([A-Z])(?:@([1-9]))?(?::({'|'.join(map(str, _UNUSUAL))}))?")
+_FAILURE = re.compile(r"invalid:([A-Z])(?::(first|last))?|failed:([A-Z])")
+
+_DRAFTS = re.compile(r"drafts:([A-Z]):([1-9])")
 
 
 def _request(word: str, text: str) -> str:
@@ -200,20 +224,38 @@ def _transfer(word: str, text: str) -> tuple[str, Direction, int]:
     return match[2], "load" if match[1] == "load" else "save", int(match[3] or 0)
 
 
+def _failure(match: re.Match[str]) -> Failure:
+    if match[3]:
+        return Failure(match[3], "id")
+    return Failure(match[1], "first" if match[2] == "first" else "last" if match[2] else "all")
+
+
 def _update(words: list[str], text: str) -> Update:
     reports: list[Report] = []
     stops: list[str] = []
+    failures: list[Failure] = []
+    drafts: list[tuple[str, int]] = []
     for word in words:
+        if accepted := _DRAFTS.fullmatch(word):
+            drafts.append((accepted[1], int(accepted[2])))
+            continue
         if word.startswith("stop:"):
             stops.append(_request(word.removeprefix("stop:"), text))
             continue
+        if failed := _FAILURE.fullmatch(word):
+            failures.append(_failure(failed))
+            continue
         match = _REPORT.fullmatch(word)
         if not match:
-            raise KvraceError(f"event {quoted(text)}: {quoted(word)} is not a report (load:A, save:A, stop:A)")
+            raise KvraceError(
+                f"event {quoted(text)}: {quoted(word)} is not a report (load:A, save:A, stop:A, drafts:A:1)"
+            )
         direction: Direction = "load" if match[1] == "load" else "save"
         reports.append(Report(direction, match[2], _UNUSUAL.get(match[4], "due"), int(match[3] or 0)))
     _check_each_once(words, text)
-    return Update(tuple(sorted(reports)), tuple(sorted(stops)))
+    if len(dict(drafts)) < len(drafts):
+        raise KvraceError(f"event {quoted(text)}: the drafts of a request are there twice")
+    return Update(tuple(sorted(reports)), tuple(sorted(stops)), tuple(sorted(failures)), tuple(sorted(drafts)))
 
 
 def _check_each_once(words: list[str], text: str) -> None:

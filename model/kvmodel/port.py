@@ -32,10 +32,14 @@ class ConnectorScript(NamedTuple):
     ``load_tokens``: tokens it offers to load from position 0, 0 for none, None if it cannot say yet. ``save``: what happens at
     ``request_finished`` when blocks are handed over: nothing, a save that is claimed (True), or a save that is hidden (False
     although it runs).
+    ``in_step``: the load is synchronous, a part of the step that is being scheduled. ``loading``: the blocks of the load that may
+    fail in the next output.
     """
 
     load_tokens: int | None
     save: SaveAnswer
+    in_step: bool = False
+    loading: tuple[int, ...] = ()
 
 
 class ScheduledRequest(NamedTuple):
@@ -67,13 +71,14 @@ class DispatchedStep(NamedTuple):
 
 class LoadStarted(NamedTuple):
     """``update_state_after_alloc`` with external tokens: a load into ``blocks`` begins; ``table`` is the whole block table, and
-    ``window`` that of the sliding window."""
+    ``window`` that of the sliding window. ``in_step``: it is part of the step that is being scheduled."""
 
     request: str
     blocks: tuple[int, ...]
     table: tuple[int, ...]
     computed: int
     window: tuple[int, ...] = ()
+    in_step: bool = False
 
 
 class Handover(NamedTuple):
@@ -121,7 +126,8 @@ class Response(NamedTuple):
     """What the scheduler did in answer to one event.
 
     Only a subject that ``records`` fills two of them: ``moves`` in their order, and ``called``, the entry points that were called,
-    each as ``file:line in function`` of its definition; the last of them says whether anything is pending.
+    each as ``file:line in function`` of its definition; the last of them says whether anything is pending. ``delivered`` are the
+    requests whose clients got tokens, and is only filled in scopes in which loads fail.
     """
 
     step: DispatchedStep | None = None
@@ -132,6 +138,7 @@ class Response(NamedTuple):
     moves: tuple[BlockMove, ...] = ()
     called: tuple[str, ...] = ()
     reset: ResetAnswer | None = None
+    delivered: tuple[str, ...] = ()
 
 
 class Observation(NamedTuple):

@@ -26,8 +26,8 @@ def left_alone(event: Event) -> bool:
             return True
         case Schedule(later, missing):
             return not (later or missing)
-        case Update(reports, stops):
-            return not stops and all(report.kind in _IN_TIME for report in reports)
+        case Update(reports, stops, failures):
+            return not stops and not failures and all(report.kind in _IN_TIME for report in reports)
     return False
 
 

@@ -23,8 +23,17 @@ from kvmodel.scope import SWITCHES, Scope
 
 ATTEMPTS_MAX = 3_000
 """Orders that are played at most; a shortest order of a few events needs some hundred."""
-_PLAINLY = ("scheduling", "block_size", "prompt_blocks", "token_budget", "priorities", "max_requests", *SWITCHES)
-_PLAINER_KINDS = {"local": (), "load": ("local",), "save": ("local",), "load_save": ("local", "load", "save")}
+_PLAINLY = (
+    "scheduling", "block_size", "prompt_blocks", "token_budget", "priorities", "max_requests", "load_failures", *SWITCHES,
+)  # fmt: skip
+_PLAINER_KINDS = {
+    "local": (),
+    "load": ("local",),
+    "save": ("local",),
+    "load_save": ("local", "load", "save"),
+    "sync_load": ("local",),
+    "sync_load_save": ("local", "sync_load", "save"),
+}
 
 
 class Reduced(NamedTuple):
@@ -132,6 +141,10 @@ def _plainer_events(event: Event | None) -> Iterator[Event]:
             yield replace(event, reports=tuple(other for other in event.reports if other != report))
         for name in event.stops:
             yield replace(event, stops=tuple(other for other in event.stops if other != name))
+        for accepted in event.drafts:
+            yield replace(event, drafts=tuple(other for other in event.drafts if other != accepted))
+        for failure in event.failures:
+            yield replace(event, failures=tuple(other for other in event.failures if other != failure))
 
     if isinstance(event, Schedule) and (event.later or event.missing):
         yield Schedule()
@@ -193,7 +206,10 @@ def _without(names: Sequence[str], index: int) -> Callable[[Event], Event | None
     def rename(event: Event) -> Event | None:
         if isinstance(event, Update):
             reports = [replace(r, request=new[r.request]) for r in event.reports if r.request in new]
-            return Update(tuple(sorted(reports)), tuple(sorted(new[name] for name in event.stops if name in new)))
+            failures = [replace(f, request=new[f.request]) for f in event.failures if f.request in new]
+            stops = [new[name] for name in event.stops if name in new]
+            drafts = [(new[name], count) for name, count in event.drafts if name in new]
+            return Update(tuple(sorted(reports)), tuple(sorted(stops)), tuple(sorted(failures)), tuple(sorted(drafts)))
         if isinstance(event, Schedule):
             later = [new[name] for name in event.later if name in new]
             return Schedule(tuple(sorted(later)), tuple(sorted(new[name] for name in event.missing if name in new)))

@@ -14,14 +14,19 @@ from typing import Any, Literal
 from kvmodel.errors import KvraceError, quoted
 
 Scheduling = Literal["sync", "async"]
+FailurePolicy = Literal["", "fail", "recompute"]
 
 KINDS: dict[str, str] = {
     "local": "no transfer",
     "load": "the prompt comes by an asynchronous load (status WAITING_FOR_REMOTE_KVS)",
     "save": "blocks are held after the end until the connector has reported the send",
     "load_save": "both",
+    "sync_load": "the prompt is loaded inside the step that first runs the request (a synchronous load)",
+    "sync_load_save": "a synchronous load, and blocks are held after the end as with save",
 }
 """The request kinds and what each means."""
+BASIC_KINDS = ("local", "load", "save", "load_save")
+"""The kinds that most named scopes combine."""
 
 REQUEST_NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NAMES = tuple(tuple(REQUEST_NAMES[:size]) for size in range(len(REQUEST_NAMES) + 1))
@@ -36,8 +41,9 @@ LIFECYCLE: dict[str, str] = {
     "lookup": "the connector may say of a load that it cannot tell yet, or that there is none",
 }
 """Events of the engine's and the client's life that a scope may have, and what each means."""
-SWITCHES = ("prefix_sharing", "early_stop", "separate_ends", "engine_order", "loads_again")
+SWITCHES = ("prefix_sharing", "early_stop", "separate_ends", "engine_order", "loads_again", "failed_ids")
 """The fields of a Scope that are true or false."""
+FAILURE_POLICIES: tuple[FailurePolicy, ...] = ("fail", "recompute")
 _LISTS: dict[str, tuple[type, str]] = {
     "requests": (str, "kinds"),
     "prompts": (str, "words"),
@@ -59,6 +65,7 @@ _LIMITS = {
     "window": (1, 256),
     "drafts": (1, 4),
 }
+_WORDS = {"scheduling": "sync or async", "load_failures": "fail or recompute"}
 _UNSET = ("blocks", "token_budget", "max_requests", "ranks_reporting", "steps", "load_blocks", "window", "drafts")
 """Here 0 means that nothing was asked for: just enough blocks, no budget, room for all requests to run, a report from every rank,
 steps as the scheduling has them, whole prompts, one group of blocks, and no drafts."""
@@ -72,6 +79,8 @@ LATER_FIELDS = (
     "drafts",
     "max_requests",
     "lifecycle",
+    "load_failures",
+    "failed_ids",
 )
 """Fields that came after traces and results were written: left out there while they have their default."""
 _MISSING = object()
@@ -114,6 +123,10 @@ class Scope:
     prompts: tuple[str, ...] = ()
     token_budget: int = 0
     priorities: tuple[int, ...] = ()
+    load_failures: FailurePolicy = ""
+    """Loads may fail, and the scheduler has this ``kv_load_failure_policy``. Empty: no load fails."""
+    failed_ids: bool = False
+    """Failed loads are reported by the id of their request (``failed_recving``, since vLLM 0.30.0), not by invalid blocks."""
     engine_order: bool = False
     """Only orders that the loop of vLLM's EngineCore can make. Sync: a request comes when no step is in flight. Async: a request
     comes when fewer steps than allowed are in flight, and a step is updated when no more may be dispatched or nothing is left to
@@ -150,6 +163,13 @@ class Scope:
             given = getattr(self, name)
             if not low <= given <= high and not (name in _UNSET and given == 0):
                 raise KvraceError(f"{name.replace('_', ' ')}: {quoted(given)} is outside {low} to {high}")
+        if self.load_failures not in ("", *FAILURE_POLICIES):
+            raise KvraceError(f"load failures: {quoted(self.load_failures)} is no policy; use fail or recompute")
+        if self.failed_ids and not self.load_failures:
+            raise KvraceError("failed ids: no load fails in this scope; set load failures to fail or recompute")
+        in_step = any(map(self.loads_in_step, range(len(self.requests))))
+        if (self.load_failures or in_step) and (self.ranks > 1 or self.window or self.drafts or self.lifecycle):
+            raise KvraceError("loads that fail or are part of a step: leave out ranks, window, drafts and lifecycle")
         self._check_each()
         if self.ranks_reporting > self.ranks or (self.ranks == 1 and self.ranks_reporting):
             raise KvraceError(
@@ -240,14 +260,19 @@ class Scope:
     def blocks_needed(self, index: int) -> int:
         """Blocks of a request that runs to its end: its last sampled token never gets KV of its own, but drafts may have some
         after it. A table of a sliding window is never longer than the other one."""
-        tokens = self.prompt_blocks_of(index) * self.block_size + self.output_tokens + self.drafts
+        tokens = self.prompt_blocks_of(index) * self.block_size + self.output_tokens
+        tokens += self.drafts * self.steps_in_flight
         return -(-tokens // self.block_size) * (2 if self.window else 1)
 
     def loads(self, index: int) -> bool:
-        return self.requests[index] in ("load", "load_save")
+        return self.requests[index] in ("load", "load_save", "sync_load", "sync_load_save")
+
+    def loads_in_step(self, index: int) -> bool:
+        """Whether the load is synchronous: part of the step that first runs the request."""
+        return self.requests[index] in ("sync_load", "sync_load_save")
 
     def saves(self, index: int) -> bool:
-        return self.requests[index] in ("save", "load_save")
+        return self.requests[index] in ("save", "load_save", "sync_load_save")
 
     def __str__(self) -> str:
         parts = [",".join(self.requests), self.scheduling, f"{self.blocks} blocks of {self.block_size}"]
@@ -264,6 +289,8 @@ class Scope:
                 f"{self.ranks} ranks" + (f", {self.ranks_reporting} reporting" if self.ranks_reporting else "")
             )
         parts += [words.format(getattr(self, name)) for name, words in _SAID.items() if getattr(self, name)]
+        if self.load_failures:
+            parts.append(f"load failures {self.load_failures}")
         switches = [name for name in SWITCHES if getattr(self, name)]
         parts += [name.replace("_", " ") for name in (*switches, *self.lifecycle)]
         return " · ".join(parts)
@@ -292,8 +319,8 @@ class Scope:
             expected = {"int": int, "bool": bool}.get(str(known[name].type))
             if expected and type(value) is not expected:
                 raise KvraceError(f"the scope's {name} is not {'a number' if expected is int else 'true or false'}")
-            if name == "scheduling" and not isinstance(value, str):
-                raise KvraceError("the scope's scheduling is not sync or async")
+            if name in _WORDS and not isinstance(value, str):
+                raise KvraceError(f"the scope's {name} is not {_WORDS[name]}")
         return cls(**{**data, **{name: tuple(data[name]) for name in _LISTS if name in data}})
 
 
@@ -302,7 +329,7 @@ def both_schedulers(scope: Scope) -> list[Scope]:
 
 
 def _small() -> list[Scope]:
-    mixes = [mix for size in (1, 2) for mix in combinations_with_replacement(KINDS, size)]
+    mixes = [mix for size in (1, 2) for mix in combinations_with_replacement(BASIC_KINDS, size)]
     return [Scope(mix, scheduling) for scheduling in SCHEDULINGS for mix in mixes]
 
 
@@ -321,23 +348,53 @@ def _medium() -> list[Scope]:
 
 
 def _pressure() -> list[Scope]:
-    mixes = list(combinations_with_replacement(KINDS, 2))
+    mixes = list(combinations_with_replacement(BASIC_KINDS, 2))
     return [_tight(mix, scheduling) for scheduling in SCHEDULINGS for mix in mixes]
 
 
 def _chunked() -> list[Scope]:
-    mixes = list(combinations_with_replacement(KINDS, 2))
+    mixes = list(combinations_with_replacement(BASIC_KINDS, 2))
     return [Scope(mix, scheduling, token_budget=3) for scheduling in SCHEDULINGS for mix in mixes]
 
 
 def _priority() -> list[Scope]:
-    pairs = list(product(KINDS, repeat=2))
+    pairs = list(product(BASIC_KINDS, repeat=2))
     return [_tight(pair, scheduling, priorities=(1, 0)) for scheduling in SCHEDULINGS for pair in pairs]
 
 
 def _prefix() -> list[Scope]:
-    mixes = list(combinations_with_replacement(KINDS, 2))
+    mixes = list(combinations_with_replacement(BASIC_KINDS, 2))
     return [Scope(mix, scheduling, prefix_sharing=True) for scheduling in SCHEDULINGS for mix in mixes]
+
+
+def _window() -> list[Scope]:
+    windowed = partial(Scope, block_size=2, prompt_blocks=2, output_tokens=3, window=3, blocks=10)
+    return [windowed(("local", kind), scheduling) for scheduling in SCHEDULINGS for kind in ("load", "save")]
+
+
+def _drafts() -> list[Scope]:
+    drafted = partial(Scope, block_size=2, output_tokens=4, drafts=1)
+    return [
+        case
+        for scheduling in SCHEDULINGS
+        for case in (
+            drafted(("local", "load"), scheduling),
+            drafted(("local", "save"), scheduling),
+            Scope(("local",), scheduling, block_size=2, output_tokens=5, drafts=2, window=2),
+        )
+    ]
+
+
+def _pipeline() -> list[Scope]:
+    return [Scope(("local", kind), scheduling, steps=3) for scheduling in SCHEDULINGS for kind in ("load", "save")]
+
+
+def _partial() -> list[Scope]:
+    prompts = ("abcd", "xyz")
+    return [
+        Scope(("load", "load"), scheduling, block_size=2, prompts=prompts, load_blocks=1, blocks=5)
+        for scheduling in SCHEDULINGS
+    ]
 
 
 def _alive(words: str, mixes: tuple[str, ...], **fields: Any) -> list[Scope]:
@@ -347,6 +404,39 @@ def _alive(words: str, mixes: tuple[str, ...], **fields: Any) -> list[Scope]:
         Scope(tuple(mix.split(",")), scheduling, lifecycle=lifecycle, **fields)
         for scheduling in SCHEDULINGS
         for mix in mixes
+    ]
+
+
+def _failures() -> list[Scope]:
+    mixes = [("load",), ("load_save",), ("load", "local")]
+    return [
+        Scope(mix, scheduling, prompt_blocks=2 if len(mix) == 1 else 1, load_failures=policy)
+        for policy in FAILURE_POLICIES
+        for scheduling in SCHEDULINGS
+        for mix in mixes
+    ]
+
+
+_IN_STEP = ("sync_load", "sync_load_save")
+
+
+def _sync_loads() -> list[Scope]:
+    pairs = [pair for pair in combinations_with_replacement((*_IN_STEP, *BASIC_KINDS), 2) if pair[0] in _IN_STEP]
+    return [Scope(mix, scheduling) for scheduling in SCHEDULINGS for mix in (*((kind,) for kind in _IN_STEP), *pairs)]
+
+
+def _sync_failures() -> list[Scope]:
+    alone = [Scope((kind,), prompt_blocks=2) for kind in _IN_STEP]
+    beside = [
+        Scope(("sync_load", other), prefix_sharing=shared)
+        for other in ("local", "sync_load_save")
+        for shared in (False, True)
+    ]
+    return [
+        replace(scope, scheduling=scheduling, load_failures=policy)
+        for policy in FAILURE_POLICIES
+        for scheduling in SCHEDULINGS
+        for scope in (*alone, *beside)
     ]
 
 
@@ -370,7 +460,7 @@ NAMED_SCOPES: dict[str, tuple[str, Any]] = {
     "priority": ("every ordered pair of kinds in a small pool, and the second request goes first", _priority),
     "lifecycle": (
         "one request of each kind: all are aborted at once, the prefix cache is reset, the engine is paused",
-        lambda: _alive("abort_all,reset,reset_running,pause", tuple(KINDS)),
+        lambda: _alive("abort_all,reset,reset_running,pause", BASIC_KINDS),
     ),
     "resets": (
         "the prefix cache is reset while requests run, wait for a load, or are held",
@@ -390,6 +480,23 @@ NAMED_SCOPES: dict[str, tuple[str, Any]] = {
         "the connector cannot say yet whether it has something to load, or first says so and then not",
         lambda: _alive("lookup", ("load", "load,local", "load,load", "load,load_save"), blocks=2),
     ),
+    "failures": (
+        "one load of two blocks and a request beside it; the load fails, in one block or both, early or at its end; both policies",
+        _failures,
+    ),
+    "failed-ids": (
+        "the same with failures that name the request, not its blocks (vLLM 0.30.0 and later)",
+        lambda: [replace(scope, failed_ids=True) for scope in _failures()],
+    ),
+    "sync-loads": ("every pair with a request that loads inside its first step", _sync_loads),
+    "sync-failures": (
+        "a load inside a step fails, alone, beside another request and under a shared prompt; both policies",
+        _sync_failures,
+    ),
+    "window": ("pairs with a second group of blocks, a sliding window's, in a small pool", _window),
+    "drafts": ("speculative decoding: drafts are accepted and rejected, also with a sliding window", _drafts),
+    "pipeline": ("pairs with three steps in flight, as pipeline parallel engines have them", _pipeline),
+    "partial": ("two requests that load a part of their prompts, and a pool for one of them at a time", _partial),
     "medium": ("three requests, and pairs under preemption", _medium),
 }
 """Scopes by name: what each is for, and how its cases are made."""

@@ -60,6 +60,10 @@ class ReferenceSubject:
             )
         if scope.ranks > 1:
             raise UnknownSubject("the reference scheduler has one rank; several ranks are for vLLM (--subject vllm)")
+        if scope.load_failures or any(map(scope.loads_in_step, range(len(scope.requests)))):
+            raise UnknownSubject(
+                "the reference scheduler has no load failures and no synchronous loads; such a scope is for vLLM (--subject vllm)"
+            )
         self.scope = scope
         self.records = False
         self._policy_name, self._mutant = policy, mutant

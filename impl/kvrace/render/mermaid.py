@@ -64,7 +64,7 @@ def _event(before: Frame, frame: Frame, row: Row, number: int) -> list[str]:
             lines = [_arrow("client", "scheduler", text), *_note(row.scheduler)]
         case Schedule():
             lines = [_arrow("scheduler", "scheduler", f"{number}. {row.scheduler}")]
-        case Update(reports) if reports:
+        case Update(reports, _, failures) if reports or failures:
             lines = [_arrow("connector", "scheduler", text), *_note(row.scheduler.removeprefix("update").lstrip(", "))]
         case Update():
             lines = [_arrow("scheduler", "scheduler", text), *_note(row.scheduler.removeprefix("update").lstrip(", "))]

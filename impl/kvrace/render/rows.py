@@ -14,6 +14,7 @@ from kvmodel.events import (
     AbortAll,
     Add,
     AddAgain,
+    FailedPart,
     Lose,
     Pause,
     Report,
@@ -39,6 +40,7 @@ Place = Literal["free", "kept", "owned"]
 Touch = Literal["load", "save", "step"]
 TOUCH_SIGNS: dict[Touch, str] = {"load": "↓", "save": "↑", "step": "•"}
 CACHED_SIGN = "≡"
+SPOILED_SIGN = "!"
 CELL_MEANINGS = {
     "×": "A×1: owner and reference count",
     "kept": "kept: held back until a dispatched step is over",
@@ -47,7 +49,15 @@ CELL_MEANINGS = {
     "@": "A@2: the part of rank 2",
     "•": "•A: a dispatched step works here for A",
     "≡": "≡: offered by the prefix cache",
+    SPOILED_SIGN: f"{SPOILED_SIGN}: holds something else than it should, since a load failed",
 }
+_FAILED: dict[FailedPart, str] = {
+    "all": "{} invalid",
+    "first": "{} invalid (first block)",
+    "last": "{} invalid (last block)",
+    "id": "{} failed",
+}
+"""How the connector's lane says that the load of a request failed."""
 LANE_MEANINGS = {
     "keeps": "keeps A: A is over, its blocks are held",
     "drops": "drops A: A is forgotten, its blocks are free",
@@ -96,6 +106,7 @@ class BlockState:
     twice: bool
     cached: bool
     touches: tuple[tuple[Touch, str], ...]
+    spoiled: bool = False
 
     @property
     def holder(self) -> str:
@@ -107,7 +118,8 @@ class BlockState:
 
     def __str__(self) -> str:
         touches = "".join(TOUCH_SIGNS[kind] + name for kind, name in self.touches)
-        return self.holder + (CACHED_SIGN if self.cached else "") + (f" {touches}" if touches else "")
+        signs = (CACHED_SIGN if self.cached else "") + (SPOILED_SIGN if self.spoiled else "")
+        return self.holder + signs + (f" {touches}" if touches else "")
 
 
 def at_rank(name: str, rank: int) -> str:
@@ -177,8 +189,8 @@ def _reset(answer: ResetAnswer | None) -> list[str]:
 def _connector(before: Frame, frame: Frame) -> str:
     words = []
     match frame.event:
-        case Update(reports):
-            words += _reported(reports)
+        case Update(reports, _, failures):
+            words += [*_reported(reports), *(_FAILED[failure.part].format(failure.request) for failure in failures)]
         case Schedule(later, missing):
             words += [*(f"load {name} later" for name in later), *(f"no load {name}" for name in missing)]
         case TransferEnds(name, direction, rank):
@@ -194,8 +206,9 @@ def starts(before: Frame, frame: Frame) -> list[str]:
     begun = [
         f"{transfer.direction} {transfer.request} starts" + ("" if transfer.claimed else " (hidden)")
         for transfer in frame.world.transfers
-        if (transfer.request, transfer.direction, transfer.blocks) not in known
+        if (transfer.request, transfer.direction, transfer.blocks) not in known and not transfer.failed
     ]
+    begun += [f"load {load.request} in the step" for load in frame.response.loads if load.in_step]
     return list(dict.fromkeys(begun))  # all ranks at once
 
 
@@ -215,7 +228,8 @@ def _block_state(frame: Frame, block: int, count: int) -> BlockState:
     place: Place = "free" if block in seen.free else "kept" if block in seen.held_back else "owned"
     owners = tuple(name for name, blocks in seen.owned if block in blocks)
     twice = seen.free.count(block) > 1
-    return BlockState(place, owners, count, twice, block in seen.cached, tuple(_touches(frame, block)))
+    spoiled = block in dict(frame.world.spoiled)
+    return BlockState(place, owners, count, twice, block in seen.cached, tuple(_touches(frame, block)), spoiled)
 
 
 def _touches(frame: Frame, block: int) -> Iterator[tuple[Touch, str]]:

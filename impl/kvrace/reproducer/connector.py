@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvrace.reproducer.failures import method_lines, run_lines, start_lines
 from kvrace.reproducer.life import again_lines
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece
@@ -37,6 +38,7 @@ def _life(order: Order, reports_all: bool) -> list[list[str]]:
         *([_too_early()] if order.early else []),
         *([_ends()] if order.scope.separate_ends and order.separate_ends else []),
         *([again_lines(order)] if order.reuses else []),
+        *method_lines(order),
     ]
 
 
@@ -49,6 +51,7 @@ def _start(order: Order, watched: frozenset[str]) -> list[str]:
         "        super().__init__(vllm_config, role, kv_cache_config)",
         '        self.running = {}  # ("load", "A") -> block ids',
         *(["        self.loaded = set()"] if order.loads and not order.scope.loads_again else []),
+        *start_lines(order),
         *(["        self.answers = {}  # to lookups, where they are not the usual ones"] if order.lookups else []),
         *(
             ["        self.told = set()  # reported, and still running"]
@@ -79,7 +82,7 @@ def _loads(order: Order) -> list[str]:
         f"        if name not in LOADS or {done}:",
         "            return 0, False",
         "        offered = max(0, len(PROMPTS[name]) * BLOCK_SIZE - num_computed_tokens)",
-        "        return offered, offered > 0",
+        f"        return offered, offered > 0{' and name not in LOADS_IN_STEP' if order.loads_in_step else ''}",
         "",
         "    def update_state_after_alloc(self, request, blocks, num_external_tokens):",
         "        if num_external_tokens > 0:",
@@ -87,7 +90,7 @@ def _loads(order: Order) -> list[str]:
         "            last = len(PROMPTS[name])",
         "            first = last - num_external_tokens // BLOCK_SIZE",
         *([] if again else ["            self.loaded.add(name)"]),
-        f"            {_runs(order, 'load', 'blocks.get_block_ids()[0][first:last]')}",
+        *run_lines(order, _runs(order, "load", "blocks.get_block_ids()[0][first:last]")),
     ]
 
 

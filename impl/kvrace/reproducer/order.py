@@ -46,7 +46,12 @@ class Order:
 
     @classmethod
     def of(cls, scope: Scope, contract: Contract, events: tuple[Event, ...]) -> Order:
-        """Raises KvraceError for an order that no scheduler can play."""
+        """Raises KvraceError for an order that no scheduler can play, or in a scope that the generated test cannot make."""
+        unknown = [name for name in ("steps", "load_blocks", "window", "drafts") if getattr(scope, name)]
+        if unknown:
+            raise KvraceError(
+                f"a test without kvrace cannot make a scope with {unknown[0].replace('_', ' ')}; use --as text"
+            )
         calls: list[Call] = []
         added: set[str] = set()
         again: list[str] = []
@@ -91,6 +96,24 @@ class Order:
     @property
     def loads(self) -> tuple[str, ...]:
         return tuple(name for name, index in self.requests.items() if self.scope.loads(index))
+
+    @property
+    def loads_in_step(self) -> tuple[str, ...]:
+        return tuple(name for name, index in self.requests.items() if self.scope.loads_in_step(index))
+
+    @property
+    def failures(self) -> bool:
+        return any(update.failures for update in self.updates)
+
+    @property
+    def failed_from(self) -> int:
+        """The number of the event from which on a load has failed; after all events where none does."""
+        failing = (c.number for c in self.calls if isinstance(c.event, Update) and c.event.failures)
+        return next(failing, len(self.calls) + 1)
+
+    @property
+    def schedules(self) -> tuple[Call, ...]:
+        return tuple(call for call in self.calls if isinstance(call.event, Schedule))
 
     @property
     def saves(self) -> tuple[str, ...]:
@@ -174,7 +197,7 @@ def _requests(event: Event) -> tuple[str, ...]:
             return ()
         case Schedule():
             return _asked(event)
-        case Update(reports, stops):
-            return (*(report.request for report in reports), *stops)
+        case Update(reports, stops, failures):
+            return (*(report.request for report in reports), *(failure.request for failure in failures), *stops)
         case _:
             return (event.request,)

@@ -16,6 +16,8 @@ from kvrace.reproducer.assertions import assertion_for
 from kvrace.reproducer.assertions.assertion import Assertion
 from kvrace.reproducer.calls import call_lines
 from kvrace.reproducer.connector import connector_piece
+from kvrace.reproducer.failures import mending_pieces
+from kvrace.reproducer.older import for_release
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, import_lines
 from kvrace.reproducer.setup import constants, setup_pieces
@@ -59,9 +61,10 @@ def _source(recorded: RecordedTrace) -> str:
         *setup_pieces(order),
         connector_piece(order, assertion.watched, assertion.reports_all),
         *workers_pieces(order, assertion.reports_all),
-        *assertion.pieces,
+        *dict.fromkeys((*mending_pieces(order), *assertion.pieces)),
         _test(recorded, order, assertion),
     ]
+    pieces = for_release(pieces, recorded.identity.version)
     head = [
         _LICENSE,
         *_docstring(recorded),

@@ -164,6 +164,14 @@ class Api:
             stock.update(self.make_scheduler(self.async_scheduler, config, scope).__dict__)
         self.stock_attributes = {self.scheduler: frozenset(stock), self.request: frozenset(request.__dict__)}
 
+    def check_holds_for_loads(self, what_is: str) -> None:
+        """Raises UnknownSubject, about ``what_is``, on a scheduler that holds no blocks for a load whose request is over: remedies
+        and planted faults change what a scheduler does that holds them."""
+        if not differences.holds_for_loads(self.scheduler):
+            raise UnknownSubject(
+                f"{what_is} for vLLM 0.16.0 and later, whose scheduler holds the blocks of an aborted load; this is {self.version}"
+            )
+
     @property
     def schedulings(self) -> tuple[Scheduling, ...]:
         """The ways of scheduling that this release has."""

@@ -43,12 +43,12 @@ class ScriptedConnector(KVConnectorBase_V1):
     # The scheduler half of KVConnectorBase_V1.
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int | None, bool]:
-        tokens = self.script[request.request_id].load_tokens
-        if tokens is None:
+        script = self.script[request.request_id]
+        if script.load_tokens is None:
             return None, False
-        offered = max(0, tokens - num_computed_tokens)
+        offered = max(0, script.load_tokens - num_computed_tokens)
         self._computed[request.request_id] = num_computed_tokens
-        return offered, offered > 0
+        return offered, offered > 0 and not script.in_step
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         if num_external_tokens == 0:
@@ -64,7 +64,7 @@ class ScriptedConnector(KVConnectorBase_V1):
         end = start + num_external_tokens
         places = slice(start // self.block_size, -(-end // self.block_size))
         target = table[places] + tuple(block for block in window[places] if block != NULL_BLOCK)
-        self.loads.append(LoadStarted(name, target, table, end, window))
+        self.loads.append(LoadStarted(name, target, table, end, window, self.script[name].in_step))
 
     def build_connector_meta(self, scheduler_output: Any) -> ScriptedMetadata:
         return ScriptedMetadata()

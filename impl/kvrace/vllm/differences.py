@@ -7,7 +7,9 @@ read, or a patched one, is taken for what it is. The numbers in the comments are
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Hashable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kvmodel.port import UnknownSubject
@@ -61,18 +63,20 @@ def _sha256() -> Any:
 # Making a scheduler.
 
 
-def scheduler_config(kind: Any, async_scheduling: bool, token_budget: int, **settings: Any) -> Any:
+def scheduler_config(kind: Any, async_scheduling: bool, **settings: Any) -> Any:
     """A ``SchedulerConfig``. Raises UnknownSubject for asynchronous scheduling where there is none (0.9.2)."""
     if async_scheduling and not takes(kind, "async_scheduling"):
         raise UnknownSubject("this vLLM has no asynchronous scheduling; use --scheduler sync")
     known = _those_taken(kind, async_scheduling=async_scheduling, is_encoder_decoder=False)  # the second from 0.11.2 on
-    if token_budget and takes(kind, "max_num_scheduled_tokens"):
-        known["max_num_scheduled_tokens"] = token_budget
-    config = kind(**settings, **known)
-    if token_budget and "max_num_scheduled_tokens" not in known:
-        # Up to 0.16.0 the budget is this one. Set afterwards: a configuration with fewer tokens than requests is refused.
-        config.max_num_batched_tokens = token_budget
-    return config
+    return kind(**settings, **known)
+
+
+def set_token_budget(config: Any, tokens: int) -> None:
+    """The most tokens of a step; up to 0.16.0 those of a batch are that. Set in a finished configuration: vLLM refuses one with
+    fewer tokens than requests."""
+    name = "max_num_scheduled_tokens"
+    name = name if hasattr(config.scheduler_config, name) else "max_num_batched_tokens"
+    setattr(config.scheduler_config, name, tokens)
 
 
 def scheduler_arguments(scheduler: Any, block_size: int) -> dict[str, Any]:
@@ -88,6 +92,11 @@ def cache_spec(kind: Any, **settings: Any) -> Any:
 def connector_arguments(base: Any, kv_cache_config: Any) -> dict[str, Any]:
     """Connectors hear of the KV cache's configuration from 0.11.2 on."""
     return _those_taken(base.__init__, kv_cache_config=kv_cache_config)
+
+
+def holds_for_loads(scheduler: Any) -> bool:
+    """Whether the scheduler itself holds blocks until a load is reported, from 0.16.0 on."""
+    return takes(scheduler._free_request, "delay_free_blocks")
 
 
 # Making requests.
@@ -179,6 +188,19 @@ def free_list(queue: Any) -> tuple[Any, Any]:
 def has_free_list(queue: Any) -> bool:
     ends = ("fake_free_list_head", "fake_free_list_tail"), ("free_list_head", "free_list_tail")
     return any(all(hasattr(queue, name) for name in names) for names in ends)
+
+
+def block_contents(kind: type, names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """Reads the attributes ``names`` of a block. In 0.9.2 its hash is of a class of its own, with the tokens in it."""
+    get = attrgetter(*names)
+    hashed = getattr(sys.modules[kind.__module__], "BlockHash", None)
+    if not (isinstance(hashed, type) and issubclass(hashed, tuple)):
+        return get
+    return lambda block: _plain(get(block))
+
+
+def _plain(value: Any) -> Any:
+    return tuple(map(_plain, value)) if isinstance(value, tuple) else value
 
 
 def cached_blocks(walk: StateWalk, value: Any, _owner: dict[str, Any]) -> Hashable:

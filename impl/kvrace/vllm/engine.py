@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from kvmodel.errors import KvraceError
 from kvmodel.scope import Scope
 
+_DRAFT = 6
+
 
 class Engine(NamedTuple):
     """``steps`` in flight, 0 for what the scheduling has by itself; ``drafts`` of a step; whether there is a sliding ``window``;
@@ -63,3 +65,13 @@ def _put_drafts(config: Any, drafts: int) -> None:
         target_model_config=config.model_config,
         target_parallel_config=config.parallel_config,
     )
+
+
+def propose_drafts(scheduler: Any, names: tuple[str, ...], drafts: int) -> None:
+    """What EngineCore does after a step of a synchronous scheduler: it hands over what the workers drafted for the next one. An
+    asynchronous scheduler plans for drafts by itself."""
+    if scheduler.scheduler_config.async_scheduling or not names:
+        return
+    from vllm.v1.outputs import DraftTokenIds
+
+    scheduler.update_draft_token_ids(DraftTokenIds(list(names), [[_DRAFT] * drafts for _ in names]))

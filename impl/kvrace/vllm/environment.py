@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from kvmodel.errors import KvraceError
-from kvmodel.scope import REQUEST_NAMES, Scope
+from kvmodel.scope import REQUEST_NAMES, FailurePolicy, Scope
 from kvrace.vllm import differences
 from kvrace.vllm.engine import Engine
+from kvrace.vllm.failures import failure_policy
 from kvrace.watchdog import describe
 
 _ENVIRONMENT = {
@@ -159,13 +160,20 @@ def make_config(scope: Scope) -> Any:
         scope.prefix_sharing,
         scope.token_budget,
         bool(scope.priorities),
+        scope.load_failures,
         Engine.of(scope),
     )
 
 
 @cache
 def _make_config(
-    async_scheduling: bool, block_size: int, prefix_caching: bool, token_budget: int, by_priority: bool, engine: Engine
+    async_scheduling: bool,
+    block_size: int,
+    prefix_caching: bool,
+    token_budget: int,
+    by_priority: bool,
+    load_failures: FailurePolicy,
+    engine: Engine,
 ) -> Any:
     import_vllm()
     from vllm.config import (
@@ -185,15 +193,18 @@ def _make_config(
         scheduler_config=differences.scheduler_config(
             SchedulerConfig,
             async_scheduling,
-            token_budget,
             max_num_seqs=engine.max_requests or len(REQUEST_NAMES),
             max_num_batched_tokens=2048,
             max_model_len=2048,
             enable_chunked_prefill=True,
             policy="priority" if by_priority else "fcfs",
         ),
-        kv_transfer_config=KVTransferConfig(kv_connector=engine.connector, kv_role="kv_both"),
+        kv_transfer_config=KVTransferConfig(
+            kv_connector=engine.connector, kv_role="kv_both", **failure_policy(load_failures)
+        ),
     )
     config.cache_config.block_size = block_size
+    if token_budget:
+        differences.set_token_budget(config, token_budget)
     engine.put_into(config)
     return config

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvrace.capture import StateWalk
 from kvrace.capture_rules import LIKE_STOCK, CaptureRules, Rule, leave_out
-from kvrace.vllm.differences import cached_blocks
+from kvrace.vllm.differences import block_contents, cached_blocks
 
 if TYPE_CHECKING:
     from kvrace.vllm.api import Api
@@ -82,7 +82,7 @@ def _block_getter(kind: type) -> tuple[_Getter, tuple[str, ...], _Getter]:
         names = tuple(getattr(kind, "__slots__", ())) or tuple(kind.__dataclass_fields__)  # type: ignore[attr-defined]
         slots = tuple(name for name in names if name not in ("block_id", "pool"))
         compared = tuple(name for name in slots if name not in ("prev_free_block", "next_free_block"))
-        _BLOCK_GETTERS[kind] = (attrgetter(*slots), slots, attrgetter(*compared))
+        _BLOCK_GETTERS[kind] = (attrgetter(*slots), slots, block_contents(kind, compared))
     return _BLOCK_GETTERS[kind]
 
 

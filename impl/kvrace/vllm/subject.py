@@ -32,7 +32,9 @@ from kvrace.patch.active import applied_patch, patch_notes
 from kvrace.places import answer_recording
 from kvrace.vllm.api import Api, load_api
 from kvrace.vllm.differences import preempted, resumed
+from kvrace.vllm.engine import propose_drafts
 from kvrace.vllm.environment import make_config
+from kvrace.vllm.failures import check_failures_known, put_failures
 from kvrace.vllm.life import ENTRY_POINTS, check_life, play_life
 from kvrace.vllm.moves import moves_of, places_of
 from kvrace.vllm.observation import observe
@@ -80,6 +82,7 @@ class VllmSubject:
         self.scope = scope
         self.records = False
         self._api: Api = load_api()
+        check_failures_known(self._api, scope)
         check_life(scope, self._api)
         self._class = scheduler_class or self._api.scheduler_class(scope.scheduling)
         self._config = make_config(scope)
@@ -93,6 +96,7 @@ class VllmSubject:
         self.aggregator: Any = None
         self._steps: deque[tuple[Any, tuple[str, ...]]] = deque()
         self._pending = False
+        self._delivered: tuple[str, ...] = ()
         self.scheduler: Any = None
 
     @property
@@ -137,6 +141,7 @@ class VllmSubject:
         connector.begin(script)
         step: DispatchedStep | None = None
         notices: tuple[str, ...] = ()
+        self._delivered = ()
         crash: Crash | None = None
         reset: ResetAnswer | None = None
         try:
@@ -157,7 +162,8 @@ class VllmSubject:
             raise
         except BaseException as error:  # also SystemExit: a scheduler that leaves takes the engine with it
             crash = self._crash(error)
-        return Response(step, tuple(connector.loads), tuple(connector.handovers), notices, crash, reset=reset)
+        told = (tuple(connector.loads), tuple(connector.handovers), notices, crash)
+        return Response(step, *told, reset=reset, delivered=self._delivered)
 
     def _schedule(self) -> DispatchedStep:
         running = list(self.scheduler.running)
@@ -188,7 +194,11 @@ class VllmSubject:
 
     def _update(self, event: Update) -> tuple[str, ...]:
         output, samples = self._steps.popleft()
-        tokens = {name: [_STOP_TOKEN if name in event.stops else _TOKEN] for name in samples}
+        accepted = dict(event.drafts)
+        tokens = {
+            name: [*[_TOKEN] * accepted.get(name, 0), _STOP_TOKEN if name in event.stops else _TOKEN]
+            for name in samples
+        }
 
         def of_rank(reports: Iterable[Report]) -> Any:
             sending = SortedIds(report.request for report in reports if report.direction == "save")
@@ -199,18 +209,18 @@ class VllmSubject:
             answer = of_rank(event.reports)
         else:
             answer = aggregated(self.aggregator, self.scope, event.reports, of_rank)
+        if event.failures:
+            put_failures(answer.kv_connector_output, event.failures, self.scheduler.connector.script)
         outputs = self.scheduler.update_from_output(output, answer)
         if not isinstance(outputs, dict):
             place = self._places.entry("update_from_output")
             raise _WrongAnswer("update_from_output", outputs, "dict of EngineCoreOutputs", place)
-        return tuple(
-            sorted(
-                item.request_id
-                for batch in outputs.values()
-                for item in batch.outputs
-                if item.finish_reason is not None
-            )
-        )
+        if self.scope.drafts:
+            propose_drafts(self.scheduler, samples, self.scope.drafts)
+        items = [item for batch in outputs.values() for item in batch.outputs]
+        if self.scope.load_failures:
+            self._delivered = tuple(sorted(item.request_id for item in items if item.new_token_ids))
+        return tuple(sorted(item.request_id for item in items if item.finish_reason is not None))
 
     def observe(self) -> Observation:
         stock = self._api.stock_attributes[self._api.scheduler] if self._foreign else None
