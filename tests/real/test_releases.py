@@ -208,6 +208,8 @@ def test_the_matrix_of_releases_goes_on_where_it_was_and_agrees_with_what_is_pub
     assert ids
     assert all(f'id="{name}"' in (tmp_path / "page.html").read_text() for name in ids)
 
+    assert made["findings"][0]["shortest"]["replay"].endswith(f"--subject vllm=={version}")
+
     kept = [file for file in (tmp_path / "kvrace-matrix").iterdir() if file.is_file()]
     stamps = [file.stat().st_mtime_ns for file in kept]
     again = _kvrace(tmp_path, *wanted, "--json", "again.json")

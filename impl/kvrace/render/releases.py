@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Group, RenderableType
@@ -13,6 +14,7 @@ from rich.text import Text
 import kvrace
 from kvmodel.scope import Scope
 from kvrace.cells import CellFinding
+from kvrace.lab.use import PREFIX
 from kvrace.releasematrix import Finding, ReleaseMatrix, Where
 from kvrace.render.looks import INDENT, SIGNS, STYLES, count
 from kvrace.render.terminal import ReplayCommand, scope_lines, stop_words
@@ -134,8 +136,13 @@ def finding(matrix: ReleaseMatrix, one: Finding, folder: Path, replay: ReplayCom
         f"in {one.last} at {found.location}: {found.code}" if found.location else "",
     ]
     body = Group(*(Text(line, style="" if number < 2 else "dim") for number, line in enumerate(lines) if line))
-    command = Text.assemble((" " * INDENT + "replay  ", "dim"), replay.line(folder / found.trace))
+    command = Text.assemble((" " * INDENT + "replay  ", "dim"), replay_line(one, folder, replay))
     return Group(head, Padding(body, (0, 0, 0, INDENT)), Text.assemble(command, no_wrap=True, overflow="ignore"))
+
+
+def replay_line(one: Finding, folder: Path, replay: ReplayCommand) -> str:
+    """How the shortest order of a finding is played again, on the release it is of."""
+    return replace(replay, option=f"--subject {PREFIX}{one.last}").line(folder / one.shortest.trace)
 
 
 def since(matrix: ReleaseMatrix, one: Finding) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import kvrace
 from kvrace.cells import Cell, CellFinding
 from kvrace.releasematrix import Finding, ReleaseMatrix
+from kvrace.render.releases import replay_line
 from kvrace.render.terminal import ReplayCommand
 
 FORMAT, VERSION = "kvrace-release-matrix", 1
@@ -63,7 +64,7 @@ def finding_json(one: Finding, folder: Path, replay: ReplayCommand) -> dict[str,
         "releases": list(one.releases),
         "without": list(one.without),
         "contracts": list(one.contracts),
-        "shortest": _order(one.shortest, folder, replay),
+        "shortest": {**_order(one.shortest, folder), "replay": replay_line(one, folder, replay)},
         "found": [
             {**where._asdict(), "length": found.length, "blame": found.blame, "location": found.location}
             for where, found in one.found.items()
@@ -71,7 +72,7 @@ def finding_json(one: Finding, folder: Path, replay: ReplayCommand) -> dict[str,
     }
 
 
-def _order(found: CellFinding, folder: Path, replay: ReplayCommand) -> dict[str, Any]:
+def _order(found: CellFinding, folder: Path) -> dict[str, Any]:
     return {
         "blame": found.blame,
         "message": found.message,
@@ -80,5 +81,4 @@ def _order(found: CellFinding, folder: Path, replay: ReplayCommand) -> dict[str,
         "events": list(found.events),
         "loop": found.loop,
         "trace": str(folder / found.trace),
-        "replay": replay.line(folder / found.trace),
     }

@@ -22,6 +22,7 @@ def releases_page(matrix: ReleaseMatrix, folder: Path, replay: ReplayCommand) ->
         names=releases.shown_properties(matrix),
         folder=folder,
         replay=replay,
+        replay_line=releases.replay_line,
         version=kvrace.__version__,
         title=f"{count(len(matrix.releases), 'release')} of vLLM over {matrix.scope_name}",
         verdict=releases.verdict_line(matrix).plain,
