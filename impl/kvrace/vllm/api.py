@@ -95,6 +95,7 @@ class Api:
         }
         self.aborted = RequestStatus.FINISHED_ABORTED
         states = getattr(interface, "PauseState", None)
+        self.may_ask_later = differences.may_ask_later(KVConnectorBase_V1)
         self.pause_states: dict[str, Any] = {} if states is None else dict(states.__members__)
         self._statuses = RequestStatus
         self._sampling_params = SamplingParams

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,9 @@ from kvmodel.events import AbortAll, AddAgain, Pause, Reset, Resume
 from kvmodel.life import LifeEvent
 from kvmodel.port import Crash, ResetAnswer, UnknownSubject
 from kvmodel.scope import Scope
+from kvrace.capture_rules import CaptureRules, leave_out
 from kvrace.vllm.api import Api
+from kvrace.vllm.differences import takes
 
 ENTRY_POINTS: dict[type, str] = {
     AddAgain: "add_request",
@@ -27,11 +28,21 @@ def check_life(scope: Scope, api: Api) -> None:
     can = {
         "abort_all": bool(api.pause_states),  # both came with 0.17
         "pause": bool(api.pause_states),
-        "reset_running": "reset_running_requests" in inspect.signature(api.scheduler.reset_prefix_cache).parameters,
+        "reset_running": takes(api.scheduler.reset_prefix_cache, "reset_running_requests"),
+        "lookup": api.may_ask_later,
     }
     for word in scope.lifecycle:
         if not can.get(word, True):
             raise UnknownSubject(f"vLLM {api.version} has no {word.replace('_', ' ')}: leave it out of the scope")
+
+
+def life_rules(rules: CaptureRules, api: Api, scope: Scope) -> CaptureRules:
+    """A request that is preempted again and again takes new blocks each time. 0.17.1 to 0.25.1 keep the ids of all blocks that were
+    ever taken in a list, which is read only for models whose new blocks are to be zeroed: with it no state would come again."""
+    if "reset_running" in scope.lifecycle:
+        reason = "ids of blocks to be zeroed, which no scope's model needs; it grows for ever"
+        rules.attributes[api.single_type_manager, "new_block_ids"] = (leave_out, reason)
+    return rules
 
 
 def play_life(

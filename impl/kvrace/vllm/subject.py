@@ -35,7 +35,7 @@ from kvrace.vllm.differences import preempted, resumed
 from kvrace.vllm.engine import propose_drafts
 from kvrace.vllm.environment import make_config
 from kvrace.vllm.failures import check_failures_known, put_failures
-from kvrace.vllm.life import ENTRY_POINTS, check_life, play_life
+from kvrace.vllm.life import ENTRY_POINTS, check_life, life_rules, play_life
 from kvrace.vllm.moves import moves_of, places_of
 from kvrace.vllm.observation import observe
 from kvrace.vllm.ranks import aggregated, aggregator_class, counts_left, make_aggregator
@@ -86,7 +86,7 @@ class VllmSubject:
         check_life(scope, self._api)
         self._class = scheduler_class or self._api.scheduler_class(scope.scheduling)
         self._config = make_config(scope)
-        self._walk = StateWalk(capture_rules(self._api, self._class))
+        self._walk = StateWalk(life_rules(capture_rules(self._api, self._class), self._api, scope))
         self._foreign = foreign_classes(self._class)
         self._like_stock = compared_like_stock(self._class)
         self._shown = partial(_shown, folders=(self._api.folder, folder))
