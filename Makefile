@@ -35,10 +35,9 @@ check: $(VLLM) ## check the scheduler of the pinned vLLM: kvrace check
 	if [ $$status -eq 1 ]; then echo "make: violations were found; that is a result, not an error of make"; \
 	elif [ $$status -ne 0 ]; then exit $$status; fi
 
-check-releases: $(VLLM) ## check the other releases, in impl/kvrace/vllm/releases.txt, too
-	@echo "fetching what is not in build/releases yet (336 MB for vLLM 0.33.0) ..."
-	@folders=$$($(BIN)/python -m kvrace.releases) || exit; \
-	for folder in $$folders; do PYTHONPATH=$$folder$${PYTHONPATH:+:$$PYTHONPATH} $(MAKE) --no-print-directory check || exit; done
+check-releases: $(VLLM) ## check the other releases whose results are part of kvrace, too
+	@for version in $$($(BIN)/python -m kvrace.lab.catalogue); do \
+	  $(MAKE) --no-print-directory check ARGS="--subject vllm==$$version $(ARGS)" || exit; done
 
 test: $(VLLM) ## run the fast tests
 	$(PYTEST) $(ARGS)

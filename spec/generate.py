@@ -9,32 +9,35 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from spec.fixed_table import fixed
 from spec.known_tables import KNOWN_TABLES
 from spec.markdown import markdown_table
 from spec.proof_tables import PROOF_RUNS, PROOF_TABLES
 from spec.relation_tables import RELATION_TABLES
+from spec.release_tables import RELEASE_TABLES
 from spec.remedy_tables import REMEDY_RUNS
 from spec.runs import explored, of_stock
 from spec.spin_table import agreement
 
 import kvrace
 from kvmodel.conformance.abstraction import READINGS
-from kvmodel.contract import EXACTLY_ONCE, MEANINGS, Contract
+from kvmodel.contract import EXACTLY_ONCE, FURTHER, MEANINGS, Contract
 from kvmodel.differences import ASPECTS
 from kvmodel.milestones import MILESTONES
 from kvmodel.properties import PROPERTIES, PROPERTY_NAMES
 from kvmodel.scope import KINDS, NAMED_SCOPES, named_scope
 from kvrace.diff import diff
 from kvrace.diffresult import DiffResult
-from kvrace.mutants import Mutant, kill_table
+from kvrace.mutants import Mutant, Row, kill_table
+from kvrace.render.suite import totals
 from kvrace.result import CheckResult, Violation
 from kvrace.subjects import choose_subject
-from kvrace.suite import CaseTours, make_tours
+from kvrace.suite import make_tours
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -51,6 +54,12 @@ def kinds() -> str:
 def contracts() -> str:
     return markdown_table(
         ["name", "the connector may …"], [[f"`{name}`", meaning] for name, meaning in MEANINGS.items()]
+    )
+
+
+def further_contracts() -> str:
+    return markdown_table(
+        ["name", "the connector may …"], [[f"`{name}`", meaning] for name, meaning in FURTHER.items()]
     )
 
 
@@ -199,7 +208,8 @@ def tours() -> str:
     rows = []
     for name in TOURED_SCOPES:
         print(f"  tours of {name} …", file=sys.stderr, flush=True)
-        rows.append(_tours_row(name, list(make_tours(VllmSubject, named_scope(name), Contract()))))
+        cases = list(make_tours(VllmSubject, named_scope(name), Contract()))
+        rows.append(tours_row(name, len(cases), totals(cases)))
     head = [
         "scope",
         "cases",
@@ -213,11 +223,17 @@ def tours() -> str:
     return markdown_table(head, rows)
 
 
-def _tours_row(name: str, cases: list[CaseTours]) -> list[str]:
-    transitions, calls = sum(case.transitions for case in cases), sum(case.calls for case in cases)
-    resets, cost, bound = (sum(getattr(case, what) for case in cases) for what in ("resets", "cost", "bound"))
-    figures = [f"{number:,}" for number in (len(cases), transitions, resets, calls)]
-    return [f"`{name}`", *figures, f"{calls / transitions:.2f}", f"{cost:,}", f"{bound:,}"]
+def tours_row(name: str, cases: int, found: Mapping[str, Any]) -> list[str]:
+    """``found`` are the figures that ``kvrace suite`` gives for all cases together."""
+    figures = [f"{number:,}" for number in (cases, found["transitions"], found["resets"], found["calls"])]
+    ratio = f"{found['calls'] / found['transitions']:.2f}"
+    return [f"`{name}`", *figures, ratio, f"{found['cost']:,}", f"{found['bound']:,}"]
+
+
+def _conformance(row: Row) -> str:
+    if row.result.conformance is None:
+        return "not judged"
+    return row.divergence.divergence.short if row.divergence else "-"
 
 
 def _kills(mutants: list[Mutant]) -> str:
@@ -232,7 +248,7 @@ def _kills(mutants: list[Mutant]) -> str:
                 f"`{row.mutant.property}`",
                 _length(evidence) if evidence else "survived",
                 ", ".join(f"`{name}`" for name in row.also) or "-",
-                row.divergence.divergence.short if row.divergence else "-",
+                _conformance(row),
             ]
         )
     return f"{len(rows)} mutants, all killed:\n\n" + markdown_table(
@@ -255,6 +271,7 @@ def vllm_mutants() -> str:
 FROM_THE_MODEL: dict[str, Callable[[], str]] = {
     "kinds": kinds,
     "contracts": contracts,
+    "further-contracts": further_contracts,
     "properties": properties,
     "scopes": scopes,
     "milestones": milestones,
@@ -264,6 +281,7 @@ FROM_THE_MODEL: dict[str, Callable[[], str]] = {
     **RELATION_TABLES,
     **PROOF_TABLES,
     **KNOWN_TABLES,
+    **RELEASE_TABLES,
 }
 FROM_RUNS: dict[str, Callable[[], str]] = {
     "findings": findings,

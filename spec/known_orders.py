@@ -1,7 +1,7 @@
 """Write ``impl/kvrace/known/orders.json``: what kvrace found out about each release of vLLM, for ``kvrace doctor``.
 
 Every entry is a finished run of kvrace. Nothing in the file is written by hand. ``python -m spec.known_orders`` makes it anew, for
-the vLLM that is installed in this process and for every other pinned release (:mod:`kvrace.releases`) in a process of its own.
+the vLLM that is installed in this process and for every other pinned release (:mod:`kvrace.lab`) in a process of its own.
 With ``--digests`` nothing is played: the results stay, and the digests of the checked files are taken again, as after a change of
 how they are taken.
 """
@@ -25,7 +25,8 @@ from kvmodel.contract import EXACTLY_ONCE, MEANINGS
 from kvrace.files import write_atomically
 from kvrace.known.orders import FORMAT, ORDERS, VERSION
 from kvrace.known.sources import scheduler_digests
-from kvrace.releases import CACHE, Release, pinned, unpacked
+from kvrace.lab.catalogue import Release, checked
+from kvrace.lab.store import install
 from kvrace.result import CaseResult, CheckResult, Violation
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -104,7 +105,7 @@ def _location(violation: Violation) -> str:
 
 def of_other_release(release: Release) -> dict[str, Any]:
     """The same of a pinned release, in a process that imports it. Raises KvraceError when it cannot be fetched."""
-    path = [unpacked(release, ROOT / CACHE), ROOT / "model", ROOT / "impl", ROOT]
+    path = [*install(release.version).folders, ROOT / "model", ROOT / "impl", ROOT]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
     command = [sys.executable, "-m", "spec.known_orders", "--part"]
     done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
@@ -149,7 +150,7 @@ def main() -> None:
         return
     only_digests = sys.argv[1:] == ["--digests"]
     write_atomically(
-        ORDERS, with_digests_of_now() if only_digests else text([part(), *map(of_other_release, pinned())])
+        ORDERS, with_digests_of_now() if only_digests else text([part(), *map(of_other_release, checked())])
     )
     print(f"{ORDERS.relative_to(ROOT)} written")
 

@@ -8,7 +8,7 @@ from kvmodel.contract import Contract
 from kvmodel.proof.bounded import Order, broken, shortest
 from kvmodel.proof.obligations import obligations
 from kvmodel.proof.orders import events_of
-from kvmodel.proof.situations import reached
+from kvmodel.proof.situations import SITUATIONS, reached
 from kvmodel.proof.solve import prove
 from kvmodel.proof.theorems import THEOREMS, WHY
 from kvmodel.proof.vacuity import fails_without_conjunct
@@ -80,6 +80,8 @@ def proof_statements() -> str:
     rows = []
     for theorem in THEOREMS:
         proof = prove(theorem.model)
+        failed = [result.obligation.name for result in proof.results if result.verdict != "proved"]
+        assert proof.verdict == "proved", f"{theorem.policy} under {theorem.contract}: {failed}"
         rows.append(
             [
                 f"`{theorem.policy}`",
@@ -111,7 +113,9 @@ def proof_needed() -> str:
 
 
 def proof_reached() -> str:
+    """That a scheduler does something: the invariant is not kept for want of anything to happen."""
     orders: dict[str, Order | None] = reached(_main())
+    assert set(orders) == {situation.name for situation in SITUATIONS}
     rows = []
     for name, order in orders.items():
         assert order is not None, f"never reached: {name}"

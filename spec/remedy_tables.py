@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from functools import cache
 
 from spec.markdown import markdown_table
+from spec.runs import once
 
 from kvmodel.contract import EXACTLY_ONCE, MEANINGS, Contract
 from kvmodel.proof.solve import prove
@@ -17,8 +17,12 @@ from kvrace.matrix import Explorer, Matrix, Place, PlanCheck, length, matrix
 SCOPE = "seed"
 
 
-@cache
-def _matrix() -> Matrix:
+def all_remedies() -> Matrix:
+    """Every remedy under every contract."""
+    return once(f"remedies, {SCOPE}", _make)
+
+
+def _make() -> Matrix:
     print(f"  remedies over {SCOPE} …", file=sys.stderr, flush=True)
     made = matrix(Explorer("vllm", SCOPE), list(POLICIES), list(MEANINGS), named_scope(SCOPE))
     assert made.complete
@@ -26,7 +30,7 @@ def _matrix() -> Matrix:
 
 
 def _cell(place: Place) -> str:
-    made = _matrix()
+    made = all_remedies()
     found = []
     for name in made.violated(place):
         shortest = [f"{length(violation)}, {violation.blame}" for violation in made.shortest(place, name)]
@@ -36,7 +40,7 @@ def _cell(place: Place) -> str:
 
 def remedies() -> str:
     """What each remedy breaks under each contract."""
-    made = _matrix()
+    made = all_remedies()
     rows = [[f"`{name}`", *(_cell(Place(name, contract)) for contract in made.contracts)] for name in made.remedies]
     version = next(iter(made.results.values())).cases[0].identity.version
     return (
@@ -52,7 +56,7 @@ def _check(check: PlanCheck) -> str:
 
 def remedies_plan() -> str:
     """The test plan by name, for each remedy, and what is violated all the same."""
-    made = _matrix()
+    made = all_remedies()
     rows = []
     for name in made.remedies:
         checks = made.plan(name)

@@ -10,10 +10,11 @@ import fcntl
 import os
 import pickle
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from kvmodel.contract import EXACTLY_ONCE, Contract
 from kvmodel.scope import NAMED_SCOPES, Scope, both_schedulers, named_scope
@@ -22,26 +23,38 @@ from kvrace.result import CheckResult
 from kvrace.subjects import choose_subject
 from kvrace.vllm.environment import import_vllm
 
+Made = TypeVar("Made")
 SHARED = "KVRACE_SHARED_RUNS"
 """The environment variable with the folder."""
 
 
-def explored(subject: str, scope: str, contract: str = EXACTLY_ONCE, conformance: str | None = None) -> CheckResult:
-    """``subject`` over ``scope``, the name of one or kinds of requests, exhausted."""
-    return _shared(subject, scope, contract, conformance)
+_MADE: dict[str, Any] = {}
 
 
-@cache
-def _shared(subject: str, scope: str, contract: str, conformance: str | None) -> CheckResult:
+def once(name: str, make: Callable[[], Made]) -> Made:
+    """What ``make`` makes, and ``name`` says all about."""
+    if name not in _MADE:
+        _MADE[name] = _shared(f"{name}, vLLM {import_vllm()}", make)
+    made: Made = _MADE[name]
+    return made
+
+
+def _shared(name: str, make: Callable[[], Made]) -> Made:
     folder = os.environ.get(SHARED)
     if folder is None:
-        return _explore(subject, scope, contract, conformance)
-    file = Path(folder) / f"{subject} {import_vllm()} {scope} {contract} {conformance}"
-    with _alone(file.with_name(f"{file.name}.lock")):
+        return make()
+    file = Path(folder) / name
+    with _alone(file.with_name(f"{name}.lock")):
         if not file.exists():
-            file.write_bytes(pickle.dumps(_explore(subject, scope, contract, conformance)))
-        result: CheckResult = pickle.loads(file.read_bytes())
-    return result
+            file.write_bytes(pickle.dumps(make()))
+        made: Made = pickle.loads(file.read_bytes())
+    return made
+
+
+def explored(subject: str, scope: str, contract: str = EXACTLY_ONCE, conformance: str | None = None) -> CheckResult:
+    """``subject`` over ``scope``, the name of one or kinds of requests, exhausted."""
+    name = f"{subject}, {scope}, {contract}, conformance {conformance}"
+    return once(name, partial(_explore, subject, scope, contract, conformance))
 
 
 def of_stock(scope: str, contract: str = EXACTLY_ONCE) -> CheckResult:

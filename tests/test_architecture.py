@@ -51,6 +51,7 @@ def test_importing_the_command_line_does_not_import_what_takes_seconds() -> None
     assert _printed(program) == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.vllm
 def test_the_drop_in_scheduler_brings_nothing_of_kvrace_into_vllm_but_itself() -> None:
     """vLLM has some of these packages itself; what counts is what the import adds."""

@@ -42,8 +42,8 @@ def test_tables_from_the_model_are_fresh(page) -> None:
 
 _OF_THE_STOCK_SCHEDULER = {"findings", "orders", "conformance"}
 """These tables share their runs, with each other and with the file of known orders."""
-_ROW_BY_ROW = {"fixed"}
-"""In tests/real/test_fixed.py."""
+_ROW_BY_ROW = {"fixed", "tours"}
+"""In tests/real/test_fixed.py and tests/cli/test_cli_suite.py."""
 _SECONDS = {"single": 20, "unclaimed": 60, "duplicate": 70, "unsolicited": 50, "lossy": 60, "stops": 60, "priority": 60}
 _RUNS = [*(("small", contract) for contract in MEANINGS), *((name, EXACTLY_ONCE) for name in CONFORMANCE_SCOPES[1:])]
 
@@ -75,16 +75,21 @@ def test_the_known_orders_are_fresh() -> None:
     assert with_release(part()) == ORDERS.read_text(), "stale: python -m spec.known_orders"
 
 
+_PAGES = {"diff.md": 170, "proofs.md": 70, "mutants.md": 30}
+
+
 def _other_runs() -> list[Any]:
     """The pages with tables from other runs; one of them needs Spin."""
     made = {page: {match[2] for match in MARK.finditer(page.read_text())} for page in pages()}
-    marks = {page: [pytest.mark.spin] if "agreement" in names else [] for page, names in made.items()}
+    marks = {
+        page: [pytest.mark.slow(_PAGES.get(page.name, 0)), *([pytest.mark.spin] if "agreement" in names else [])]
+        for page, names in made.items()
+    }
     others = set(FROM_RUNS) - _OF_THE_STOCK_SCHEDULER - _ROW_BY_ROW
     return [pytest.param(page, id=page.name, marks=marks[page]) for page, names in made.items() if names & others]
 
 
 @pytest.mark.vllm
-@pytest.mark.slow
 @pytest.mark.parametrize("page", _other_runs())
 def test_tables_from_other_runs_are_fresh(page: Path) -> None:
     _is_fresh(page, set(FROM_RUNS) - _OF_THE_STOCK_SCHEDULER - _ROW_BY_ROW)

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 from spec.known_orders import with_digests_of_now
-from spec.read_sources import DISTRIBUTION, ROOT, digests, folders
+from spec.read_sources import DISTRIBUTION, digests, folders
 
 from kvmodel.errors import KvraceError
 from kvrace.known.connectors import READ
 from kvrace.known.orders import ORDERS, known_releases
 from kvrace.known.sources import scheduler_digests, symbol_digest
-from kvrace.releases import CACHE, Release, pinned
+from kvrace.lab.catalogue import Release, checked
+from kvrace.lab.store import kept, releases_folder
 
 _SYMBOL = "@first\n@second(1)\ndef moves(n):\n    if n:\n        go()\n    return 0\n"
 _CHANGED = {
@@ -44,8 +45,8 @@ def test_the_digest_of_a_symbol_does_not_see_where_it_stands(tmp_path: Path) -> 
 
 def test_the_digests_are_taken_again_without_playing() -> None:
     """The file as it stands comes out again, results and all."""
-    if any(not (ROOT / CACHE / str(release)).is_dir() for release in pinned()):
-        pytest.skip(f"not every release is in {CACHE}: make check-releases")
+    if not {release.version for release in checked()} <= {one.version for one in kept()}:
+        pytest.skip("not every checked release is in the lab: make check-releases")
     assert with_digests_of_now() == ORDERS.read_text()
 
 
@@ -68,18 +69,18 @@ def test_the_scheduler_that_was_checked_is_the_one_that_is_installed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("release", pinned(), ids=str)
+@pytest.mark.parametrize("release", checked(), ids=lambda release: release.version)
 def test_so_are_the_other_releases(release: Release) -> None:
-    folder = ROOT / CACHE / str(release) / "vllm"
+    folder = releases_folder() / f"{release.distribution}-{release.version}" / "vllm"
     if not folder.is_dir():
-        pytest.skip(f"{release} is not in {CACHE}: make check-releases")
+        pytest.skip(f"vLLM {release.version} is not in the lab: make check-releases")
     known = next(known for known in known_releases() if known.release == release.version)
     assert scheduler_digests(folder) == dict(known.sources)
     assert digests(release.version, folder) == _read()[release.version]
 
 
 def test_what_is_known_has_every_pinned_release_and_every_result_is_exhausted() -> None:
-    assert {release.version for release in pinned()} <= {known.release for known in known_releases()}
+    assert {release.version for release in checked()} <= {known.release for known in known_releases()}
     assert all(result.exhausted for known in known_releases() for result in known.results)
 
 

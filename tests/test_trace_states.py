@@ -38,7 +38,7 @@ def _is_recorded(violation: Violation, folder: Path) -> None:
     assert rows_of(frames, recorded.loop) == rows_of(violation.frames, violation.loop_start)
 
 
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n == "unclaimed" else []) for n in CHECKS])
 def test_the_frames_of_every_finding_are_read_back(name: str, tmp_path: Path) -> None:
     scopes, contract, policy = CHECKS[name]
     result = check(choose_subject("reference", policy).make, scopes, Contract.parse(contract))

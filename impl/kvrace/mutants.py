@@ -105,6 +105,11 @@ def _nobody(_: Progress) -> None:
     """Hears of no progress."""
 
 
+def _is_specified(scope: Scope) -> bool:
+    other = scope.lifecycle or scope.window or scope.drafts or scope.load_failures
+    return scope.ranks == 1 and not other and not any(map(scope.loads_in_step, range(len(scope.requests))))
+
+
 def run_mutant(mutant: Mutant, limits: Limits = MUTANT_LIMITS, progress: Callable[[Progress], None] = _nobody) -> Row:
     """Exhaust the mutant's scope, judge every property, and hold every transition against the specification where that knows the
     scope."""
@@ -116,7 +121,7 @@ def run_mutant(mutant: Mutant, limits: Limits = MUTANT_LIMITS, progress: Callabl
         scope_name=mutant.name,
         limits=limits,
         listen=progress,
-        conformance=SPECIFICATION if mutant.scope.ranks == 1 else None,
+        conformance=SPECIFICATION if _is_specified(mutant.scope) else None,
     )
     return Row(mutant, result)
 

@@ -171,7 +171,7 @@ def _loops(subject: Subject, recorded: RecordedTrace) -> bool:
 
 
 def _departs(recorded: RecordedTrace, frames: Sequence[Frame]) -> int | None:
-    for index, (then, now) in enumerate(zip(recorded.states, states_json(frames), strict=False)):
+    for index, (then, now) in enumerate(zip(recorded.states, states_json(frames, recorded.scope), strict=False)):
         if any(then.get(name) != value for name, value in now.items() if name not in ("#meta", *JUDGED)):
             return index
     return None

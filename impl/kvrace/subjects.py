@@ -25,6 +25,7 @@ from kvmodel.port import Subject
 from kvmodel.relation.policies import POLICIES
 from kvmodel.scope import Scheduling, Scope
 from kvrace.ctrlc import ctrl_c_wins
+from kvrace.lab.use import release_of, use
 from kvrace.watchdog import describe
 
 BOTH: tuple[Scheduling, ...] = ("sync", "async")
@@ -73,13 +74,17 @@ def choose_subject(
         return _reference(policy or DEFAULT_POLICY)
     if spec is None:
         return _vllm_or_reference(importing)
-    if spec == "vllm":
-        return _vllm(importing)
+    release = release_of(spec)
+    if spec == "vllm" or release is not None:
+        if release is not None:
+            use(release)
+        return _vllm(importing, spec)
     if spec == FIXED or spec in POLICIES:
         return _remedy(spec, importing)
     if not _CLASS_PATH.fullmatch(spec):
         raise KvraceError(
-            f"unknown subject {quoted(spec)}: use vllm, fixed, reference, module:Class, or a remedy: {', '.join(POLICIES)}"
+            f"unknown subject {quoted(spec)}: use vllm, vllm==VERSION, fixed, reference, module:Class, or a remedy: "
+            f"{', '.join(POLICIES)}"
         )
     return _class(spec, importing)
 
@@ -96,7 +101,11 @@ def choose_patched(
     from kvrace.patch.active import activate
     from kvrace.patch.diff import read_patch
 
-    activate(read_patch(Path(patch)))
+    wanted = read_patch(Path(patch))
+    release = release_of(spec)
+    if release is not None:
+        use(release)
+    activate(wanted)
     return replace(choose_subject(spec or "vllm", None, importing), patch=patch)
 
 
@@ -123,16 +132,16 @@ def _sentence(text: str) -> str:
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
-def _vllm(importing: Callable[[bool], None]) -> SubjectChoice:
-    _load_vllm(importing)
+def _vllm(importing: Callable[[bool], None], spec: str = "vllm") -> SubjectChoice:
+    api = _load_vllm(importing)
     from kvrace.vllm.subject import VllmSubject
 
-    return SubjectChoice("vllm", None, VllmSubject, BOTH)
+    return SubjectChoice(spec, None, VllmSubject, api.schedulings)
 
 
 def _remedy(spec: str, importing: Callable[[bool], None]) -> SubjectChoice:
     """kvrace's drop-in scheduler, or vLLM's with a remedy that somebody proposed: its class for each scheduling."""
-    _load_vllm(importing)
+    _load_vllm(importing).check_holds_for_loads(f"'{spec}' is")
     from kvrace.vllm.remedies import REMEDIES
     from kvrace.vllm.subject import VllmSubject
 
@@ -168,7 +177,7 @@ def choose_class(found: object, spec: str | None = None, folder: str | None = No
     def make(scope: Scope) -> Subject:
         return VllmSubject(scope, found, folder)
 
-    plays: Scheduling = "async" if issubclass(found, api.async_scheduler) else "sync"
+    plays: Scheduling = "async" if api.async_scheduler and issubclass(found, api.async_scheduler) else "sync"
     return SubjectChoice(named, None, make, (plays,))
 
 

@@ -25,7 +25,7 @@ from kvmodel.scope import Scope
 from kvrace.files import reason, write_atomically
 from kvrace.result import Violation
 from kvrace.shapes import recordable, text
-from kvrace.trace_states import MAX_TEXT, VARIABLES, StatesReader, states_json
+from kvrace.trace_states import MAX_TEXT, StatesReader, states_json, variables
 
 FORMAT, VERSION = "kvrace-trace", 2
 NO_FINDING = "none"
@@ -61,8 +61,8 @@ def write_trace(violation: Violation, spec: str, policy: str | None, folder: Pat
     meta = _meta(violation, spec, policy)
     identity = json.dumps([meta["subject"], meta["scope"], meta["contract"], violation.signature, violation.events])
     path = folder / f"{violation.property}-{hashlib.blake2b(identity.encode(), digest_size=4).hexdigest()}.itf.json"
-    data = itf_py.trace_to_json(itf_py.Trace(meta, [], list(VARIABLES), [], violation.loop_start))
-    data["states"] = states_json(violation.frames)
+    data = itf_py.trace_to_json(itf_py.Trace(meta, [], list(variables(violation.scope)), [], violation.loop_start))
+    data["states"] = states_json(violation.frames, violation.scope)
     write_atomically(path, _text_of(data))
     return path
 

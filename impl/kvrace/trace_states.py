@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import itf_py
 
@@ -15,7 +15,16 @@ from kvmodel.contract import ALL_MEANINGS
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.events import DIRECTIONS, Event, parse_event
 from kvmodel.playback import Frame
-from kvmodel.port import Crash, DispatchedStep, Handover, LoadStarted, Observation, Response, ScheduledRequest
+from kvmodel.port import (
+    Crash,
+    DispatchedStep,
+    Handover,
+    LoadStarted,
+    Observation,
+    ResetAnswer,
+    Response,
+    ScheduledRequest,
+)
 from kvmodel.properties import PROPERTY_NAMES, Finding
 from kvmodel.scope import Scope
 from kvmodel.world import LATER_FIELDS, Access, Drafts, RequestState, Stage, Step, Transfer, World
@@ -27,11 +36,13 @@ _STAGES = {stage.name.lower(): stage for stage in Stage}
 _MARKERS = ({"#bigint"}, {"#map"}, {"#set"})
 
 
-def states_json(frames: Sequence[Frame]) -> list[dict[str, Any]]:
+def states_json(frames: Sequence[Frame], scope: Scope) -> list[dict[str, Any]]:
     """The ITF states of a playback: after each event what the scheduler did and shows, and what the world holds."""
     states = []
     for index, frame in enumerate(frames):
-        values = {name: _plain(value) for name, value in _values(frame).items()}
+        recorded = _values(frame) | (_values_of_life(frame) if scope.lifecycle else {})
+        recorded |= _values_of_failures(frame) if scope.load_failures else {}
+        values = {name: _plain(value) for name, value in recorded.items()}
         state: dict[str, Any] = itf_py.state_to_json(itf_py.State({"index": index}, values))
         states.append(state)
     return states
@@ -65,6 +76,39 @@ def _values(frame: Frame) -> dict[str, Any]:
         "deviations": world.deviations,
         "findings": frame.findings,
     }
+
+
+def _values_of_failures(frame: Frame) -> dict[str, Any]:
+    """The variables of scopes in which loads fail."""
+    return {"spoiled": dict(frame.world.spoiled), "delivered": frame.response.delivered}
+
+
+def _values_of_life(frame: Frame) -> dict[str, Any]:
+    """What only a scope with events of the engine's life has."""
+    answer, world = frame.response.reset, frame.world
+    return {
+        "reset": () if answer is None else (_Reset(answer.done, answer.preempted, _listed(answer.refusal)),),
+        "paused": _listed(world.paused),
+        "again": world.again,
+        "earlier": world.earlier,
+    }
+
+
+class _Reset(NamedTuple):
+    """A ResetAnswer as a file has it."""
+
+    done: bool
+    preempted: tuple[str, ...]
+    refusal: tuple[Crash, ...]
+
+    @classmethod
+    def read(cls, done: bool, preempted: tuple[str, ...], refusal: Crash | None) -> ResetAnswer:
+        return ResetAnswer(done, preempted, refusal)
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    """What may be missing, as ITF has it: a sequence of one or of none."""
+    return () if value is None else (value,)
 
 
 JUDGED = ("crash", "findings")
@@ -108,8 +152,8 @@ class StatesReader:
         counts = dict(read["references"])
         references = tuple(counts.get(block) for block in range(self.scope.blocks + 1))
         observation = Observation(references=references, **{name: read[name] for name in _SEEN})
-        response = Response(**{name: read[name] for name in _DID})
-        world = World(**{name: read[name] for name in World._fields})
+        response = Response(**{name: read[name] for name in _DID if name in read})
+        world = World(**{name: read[name] for name in World._fields if name in read})
         return Frame(read["event"], response, world, observation, read["findings"])
 
     def _read(self, state: Mapping[str, Any], name: str) -> Any:
@@ -123,7 +167,7 @@ class StatesReader:
         return self._variables[name](value, name)
 
 
-_DID = ("step", "loads", "handovers", "notices", "crash")
+_DID = ("step", "loads", "handovers", "notices", "crash", "reset", "delivered")
 _SEEN = tuple(name for name in Observation._fields if name != "references")
 
 
@@ -150,7 +194,9 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
         drafts=tokens,
         optional=LATER_FIELDS,
     )
-    access = record(Access, request=name, blocks=blocks, written=blocks, start=tokens)
+    access = record(
+        Access, request=name, blocks=blocks, written=blocks, start=tokens, loaded=tokens, optional=LATER_FIELDS
+    )
     request = record(
         RequestState,
         stage=one_of(_STAGES),
@@ -163,13 +209,36 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
         computed=tokens,
         notices=few,
         finished_calls=few,
-        dismissals=few,
+        dismissals=number(-1, 2),
         repeatable=sequence(direction, 4),
         unsolicited_sent=flag,
         lease_over=flag,
         window_table=blocks,
         optional=LATER_FIELDS,
     )
+    crash = record(Crash, error=line, location=line, source=line, hang=flag)
+    transfers = sequence(
+        record(
+            Transfer,
+            request=name,
+            direction=direction,
+            blocks=blocks,
+            wait=tokens,
+            over=flag,
+            claimed=flag,
+            rank=number(0, scope.ranks),
+            told=one_of({kind: kind for kind in ("late", "expired")}),
+            failed=flag,
+            optional=LATER_FIELDS,
+        ),
+        2 * len(scope.requests) * len(scope.rank_numbers),
+    )
+    life: dict[str, Reader[Any]] = {
+        "reset": at_most_one(record(_Reset.read, done=flag, preempted=names, refusal=at_most_one(crash))),
+        "paused": at_most_one(one_of({mode: mode for mode in ("new", "all")})),
+        "again": names,
+        "earlier": transfers,
+    }
     return {
         "event": _event,
         "step": at_most_one(
@@ -182,6 +251,7 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
                 blocks=blocks,
                 table=blocks,
                 computed=tokens,
+                in_step=flag,
                 window=blocks,
                 optional=LATER_FIELDS,
             ),
@@ -191,7 +261,7 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
             record(Handover, request=name, blocks=blocks, window=blocks, optional=LATER_FIELDS), _MAX_ENTRIES
         ),
         "notices": names,
-        "crash": at_most_one(record(Crash, error=line, location=line, source=line, hang=flag)),
+        "crash": at_most_one(crash),
         "phases": pairs(word, word, _MAX_ENTRIES),
         "queues": pairs(word, words, _MAX_ENTRIES),
         "owned": pairs(word, blocks, _MAX_ENTRIES),
@@ -211,27 +281,19 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
                 samples=names,
                 cleanup=flag,
                 drafts=sequence(record(Drafts, request=name, many=tokens), len(scope.requests)),
+                garbage=names,
                 optional=LATER_FIELDS,
             ),
             scope.steps_in_flight,
         ),
-        "transfers": sequence(
-            record(
-                Transfer,
-                request=name,
-                direction=direction,
-                blocks=blocks,
-                wait=tokens,
-                over=flag,
-                claimed=flag,
-                rank=number(0, scope.ranks),
-                told=one_of({kind: kind for kind in ("late", "expired")}),
-                optional=LATER_FIELDS,
-            ),
-            2 * len(scope.requests) * len(scope.rank_numbers),
-        ),
+        "transfers": transfers,
         "settled": flag,
         "deviations": sequence(one_of({contract: contract for contract in ALL_MEANINGS}), len(ALL_MEANINGS)),
+        **(
+            {"spoiled": pairs(block, number(0, scope.block_size), _MAX_ENTRIES), "delivered": names}
+            if scope.load_failures
+            else {}
+        ),
         "findings": sequence(
             record(
                 Finding,
@@ -243,6 +305,7 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
             ),
             len(PROPERTY_NAMES),
         ),
+        **(life if scope.lifecycle else {}),
     }
 
 
@@ -251,7 +314,13 @@ def _event(value: Any, place: str) -> Event | None:
     return parse_event(line) if line else None
 
 
-VARIABLES = tuple(_readers(Scope(("local",))))
+def variables(scope: Scope) -> tuple[str, ...]:
+    """The names of the variables that a state has in this scope, in the order of the file."""
+    return tuple(_readers(scope))
+
+
+VARIABLES = variables(Scope(("local",)))
+"""Those that a state has in every scope."""
 _FIELDS = {
     field
     for kind in (
@@ -266,6 +335,7 @@ _FIELDS = {
         Drafts,
         Transfer,
         Finding,
+        _Reset,
     )
     for field in kind._fields
 }

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from kvmodel.errors import KvraceError
@@ -63,7 +64,42 @@ def spread(
                     busy[worker] = (worker, left.popleft())
 
 
-def _received(worker: Connection) -> Any:
+def apart(
+    work: Work[Wanted, Made],
+    pieces: Sequence[Wanted],
+    processes: int,
+    tell: Callable[[str], None],
+    late: Callable[[], bool] = lambda: False,
+    failed: Callable[[Wanted, str], Made] | None = None,
+) -> Iterator[tuple[Wanted, Made]]:
+    """As :func:`spread`, but every piece has a process of its own, however few there are at a time: for what a process can do only
+    once, as to import a vLLM. ``failed`` says what is made of a piece whose process raised or ended by itself."""
+    left = deque(pieces)
+    busy: dict[Any, tuple[BaseProcess, Wanted]] = {}
+    try:
+        while busy or (left and not late()):
+            while left and len(busy) < max(1, processes) and not late():
+                with _ctrl_c_is_ours():
+                    line, process = _start(work)
+                busy[line] = (process, left[0])
+                line.send(left.popleft())
+            tell(", ".join(str(piece) for _, piece in busy.values()))
+            for ready in wait(list(busy), _LOOK_SECONDS):
+                process, piece = busy[ready]
+                try:
+                    made = _received(ready)
+                except KvraceError as error:
+                    if failed is None:
+                        raise
+                    made = failed(piece, str(error))
+                del busy[ready]
+                _end([process])
+                yield piece, made
+    finally:
+        _end([process for process, _ in busy.values()])
+
+
+def _received(worker: Any) -> Any:
     try:
         made = worker.recv()
     except (EOFError, OSError) as error:
@@ -83,23 +119,30 @@ class _Failed:
 @contextmanager
 def _started(work: Work[Any, Any], processes: int) -> Iterator[list[Connection]]:
     """Processes that wait for work, by our end of the line to each."""
-    context = multiprocessing.get_context("spawn")  # a fork would copy the threads that vLLM's libraries have started
-    connections, started = [], []
+    started: list[tuple[Connection, BaseProcess]] = []
     try:
         with _ctrl_c_is_ours():
             for _ in range(processes):
-                ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(work, theirs), daemon=True)
-                process.start()
-                theirs.close()
-                connections.append(ours)
-                started.append(process)
-        yield connections
+                started.append(_start(work))
+        yield [line for line, _ in started]
     finally:
-        for process in started:
-            process.terminate()
-        for process in started:
-            process.join()
+        _end([process for _, process in started])
+
+
+def _start(work: Work[Any, Any]) -> tuple[Connection, BaseProcess]:
+    context = multiprocessing.get_context("spawn")  # a fork would copy the threads that vLLM's libraries have started
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(work, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    return ours, process
+
+
+def _end(processes: Sequence[BaseProcess]) -> None:
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join()
 
 
 @contextmanager

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from kvmodel.events import Update
 from kvmodel.port import Handover, ScheduledRequest
 from kvmodel.scope import Scope
-from kvmodel.transition import Transition
 from kvmodel.world import Access, RequestState, Step
 
 
@@ -56,17 +54,6 @@ def dispatched(
         written += in_use[start // scope.block_size :]
     told = request._replace(table=table, window_table=window, computed=entry.computed, known=True)
     return told, Access(entry.request, touched, written, start)
-
-
-def kv_tokens(name: str, t: Transition) -> int:
-    """How many tokens of a request have KV for certain when it is handed over: not those of steps in flight, nor of a load that is
-    not over. In a window it matters which tokens are the last, so there the step whose output has come counts as done."""
-    world = t.before
-    if any(tr.request == name and tr.direction == "load" and not tr.over for tr in world.transfers):
-        return 0
-    steps = world.steps[1:] if t.scope.window and isinstance(t.event, Update) else world.steps
-    starts = [access.start for step in steps for access in step.accesses if access.request == name]
-    return min([world.requests[t.scope.names.index(name)].computed, *starts])
 
 
 def holding_kv(request: RequestState, tokens: int, scope: Scope) -> tuple[int, ...]:

@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from kvmodel.accesses import given_up, holding_kv, kv_tokens, names_kv
+from kvmodel.accesses import given_up, holding_kv, names_kv
+from kvmodel.drafts import kv_tokens
 from kvmodel.events import Update
+from kvmodel.failed_loads import no_use_of_failed_loads
+from kvmodel.failures import kv_before_spoiled, spoil
+from kvmodel.life_checks import offered_after_reset, unfounded_refusal
 from kvmodel.port import Observation
 from kvmodel.transition import Broken, Transition
 from kvmodel.world import Access, RequestState, Stage, Transfer
@@ -25,7 +29,7 @@ def _blocks(blocks: Iterable[int], verb: str = "") -> str:
 
 
 def no_crash(t: Transition) -> Broken | None:
-    crash = t.response.crash
+    crash = t.response.crash or unfounded_refusal(t)
     if crash is None or crash.hang:
         return None
     return Broken(f"{crash.error} at {crash.location}: {crash.source}", crash.location)
@@ -85,9 +89,11 @@ def _overwrites(access: Access, t: Transition) -> Broken | None:
     """A step may read what a transfer of another request uses (a shared prefix), but never write it. Without a prefix cache
     no block has two owners at all; with one, a request may own the prefix that another's step is about to write before it.
     """
-    for transfer in t.after.transfers:
-        hit = tuple(block for block in access.written if block in transfer.blocks)
-        if hit and not transfer.over and transfer.request != access.request:
+    for transfer in t.after.unreported:
+        # What a failed load has left in a block is nothing that writing could destroy.
+        hit = tuple(b for b in access.written if b in transfer.blocks and b not in dict(t.before.spoiled))
+        others = transfer.request != access.request or transfer in t.after.earlier
+        if hit and not transfer.over and others:
             what = f"the {transfer.label} still runs there"
             message = f"a step writes {_blocks(hit)} for {access.request} while {what}"
             return Broken(message, f"under a {transfer.direction}", hit)
@@ -107,7 +113,7 @@ def _nobodys(blocks: Iterable[int], t: Transition) -> tuple[int, ...]:
 
 
 def _on_nobodys_blocks(t: Transition) -> Broken | None:
-    for transfer in t.after.transfers:
+    for transfer in t.after.unreported:
         if null := _nobodys(transfer.blocks, t):
             what = f"the {transfer.label} works on {_blocks(null)}"
             return Broken(f"{what}, which nobody can own", "nobody's", null)
@@ -123,7 +129,7 @@ def no_use_after_free(t: Transition) -> Broken | None:
     if broken := _on_nobodys_blocks(t):
         return broken
     free = set(t.seen.free)
-    for transfer in t.after.transfers:
+    for transfer in t.after.unreported:
         if not transfer.over:
             lost, where = _taken_from(transfer, t.seen, free)
             if lost:
@@ -138,7 +144,9 @@ def no_use_after_free(t: Transition) -> Broken | None:
             message = f"a step works on {_blocks(taken)} for {name}, which {name} does not own any more"
             return Broken(message, "given up", taken)
     for load in t.response.loads:
-        for other in t.before.transfers:
+        if load.in_step:  # what a step loads it writes, in its turn
+            continue
+        for other in t.before.unreported:
             hit = set(load.blocks).intersection(() if other.over else other.blocks)
             if hit:
                 message = (
@@ -160,18 +168,22 @@ def no_use_after_free(t: Transition) -> Broken | None:
 
 
 def no_premature_use(t: Transition) -> Broken | None:
-    loading = [tr for tr in t.after.transfers if tr.direction == "load" and not tr.over]
+    if broken := offered_after_reset(t):
+        return broken
+    loading = [tr for tr in t.after.unreported if tr.direction == "load" and not tr.over]
     for transfer in loading:
         offered = t.seen.cached.intersection(transfer.blocks)
         if offered:
             message = f"the prefix cache offers {_blocks(offered)} before the load of {transfer.request} is over"
             return Broken(message, blocks=tuple(sorted(offered)))
+    if broken := no_use_of_failed_loads(t):
+        return broken
     if t.response.step is None:
         return None
     for access in t.after.steps[-1].accesses:
         for transfer in loading:
             used = set(access.blocks).intersection(transfer.blocks)
-            if used and transfer.request == access.request:
+            if used and transfer.request == access.request and transfer not in t.after.earlier:
                 message = f"a step computes with {_blocks(used)} of {access.request} before its load is over"
                 return Broken(message, blocks=tuple(sorted(used)))
     return None
@@ -184,10 +196,10 @@ def no_stuck(t: Transition) -> Broken | None:
     if crash is not None or t.seen.pending or t.after.steps:
         return None
     for name, request in zip(t.scope.names, t.after.requests, strict=True):
-        if request.stage == Stage.LIVE:
+        if request.stage == Stage.LIVE and not t.after.paused:
             return Broken(f"the engine goes idle while {name} is not over")
-    for transfer in t.after.transfers:
-        if transfer.claimed:
+    for transfer in t.after.unreported:
+        if transfer.claimed and t.after.paused != "all":
             return Broken(f"the engine goes idle while the {transfer.label} is not reported")
     return None
 
@@ -212,9 +224,13 @@ def finish_once(t: Transition) -> Broken | None:
 
 
 def handover(t: Transition) -> Broken | None:
+    known = spoil(t.before, t.scope, t.event.failures) if isinstance(t.event, Update) and t.event.failures else t.before
     for handover in t.response.handovers:
         request: RequestState = t.before.requests[t.scope.names.index(handover.request)]
-        tokens = kv_tokens(handover.request, t)
+        # One call too many is for finish-once to report: the table was forgotten with the first.
+        if request.finished_calls:
+            continue
+        tokens = kv_before_spoiled(request.table, kv_tokens(handover.request, t), known, t.scope)
         if not names_kv(handover, request, tokens, t.scope):
             return Broken(
                 f"request_finished({handover.request}) named {list(handover.named)}, and the KV of {handover.request} "

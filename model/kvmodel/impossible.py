@@ -8,9 +8,11 @@ allowed even there is not allowed anywhere. An order that passes may still be re
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kvmodel.contract import Contract
-from kvmodel.events import Add, Event, Schedule
+from kvmodel.events import Add, Event, Schedule, Update
+from kvmodel.failures import never
 from kvmodel.port import DispatchedStep, Response, ScheduledRequest
 from kvmodel.rules import apply, refusal
 from kvmodel.scope import Scope
@@ -20,7 +22,13 @@ from kvmodel.world import Stage, Transfer, World, initial_world
 def impossible(scope: Scope, contract: Contract, events: Sequence[Event]) -> tuple[int, str] | None:
     """The place of the first event that no scheduler allows, counted from 0, and why; None when there is none."""
     world = initial_world(len(scope.requests))
-    for place, event in enumerate(events):
+    for place, given in enumerate(events):
+        event = given
+        if isinstance(given, Update) and given.failures:
+            # Which blocks a load fills is the scheduler's choice, so the rest of the update is judged without its failures.
+            if guard := never(given.failures, scope, given.reports):
+                return place, guard
+            event = replace(given, failures=())
         reasons = [refusal(world, scope, contract, pending, event) for pending in (True, False)]
         if None not in reasons:
             return place, str(reasons[0])
@@ -38,13 +46,19 @@ def _after(world: World, scope: Scope, contract: Contract, event: Event) -> Worl
             transfers += [
                 Transfer(name, "save", (), 0, over=False, claimed=request.claims, rank=rank) for rank in ranks
             ]
-        if scope.loads(index) and request.stage != Stage.ABSENT:  # a load may start again after it was reported
+        if (
+            scope.loads(index) and not scope.loads_in_step(index) and request.stage != Stage.ABSENT
+        ):  # a load may start again after it was reported
             loads = [Transfer(name, "load", (), 0, over=False, claimed=True, rank=rank) for rank in ranks]
             transfers += [load for load in loads if load not in transfers]
     return after._replace(transfers=tuple(transfers))
 
 
 def _step(scope: Scope) -> DispatchedStep:
-    """A step of all requests at once, each with a sampled token."""
-    entries = (ScheduledRequest(name, (), replaces=False, start=0, computed=0, samples=True) for name in scope.names)
+    """A step of all requests at once, each with a sampled token and with drafts."""
+    drafts = scope.drafts
+    entries = (
+        ScheduledRequest(name, (), replaces=False, start=0, computed=0, samples=True, drafts=drafts)
+        for name in scope.names
+    )
     return DispatchedStep(tuple(entries), (), ())

@@ -15,6 +15,8 @@ from typing import Any, TypeVar, cast
 from kvmodel.conformance.judge import Judge, Judged
 from kvmodel.contract import Contract
 from kvmodel.events import Event, Lose, TransferEnds
+from kvmodel.failures import without_forgotten
+from kvmodel.life import answers
 from kvmodel.milestones import milestones_of
 from kvmodel.port import Observation, Response, Subject
 from kvmodel.properties import Finding, judge
@@ -124,7 +126,7 @@ class Lockstep:
             assert self.keys, "without copies there is no way back"
             self.subject.restore(node.snapshot)
         self._at = None
-        script = connector_script(node.world, self.scope, self.contract)
+        script = answers(connector_script(node.world, self.scope, self.contract), event)
         if isinstance(event, TransferEnds | Lose):
             response, seen = NOTHING, node.observation
         else:
@@ -132,6 +134,8 @@ class Lockstep:
             response = self.subject.apply(event, script)
             seen = node.observation if response.crash else self.subject.observe()
         world = apply(node.world, self.scope, self.contract, event, response, script)
+        if world.spoiled:
+            world = without_forgotten(world, seen.cached, seen.free)
         transition = Transition(self.scope, event, node.world, node.observation, response, world, seen)
         reached = Node(world, seen, response, judge(transition))
         reached.milestones = milestones_of(transition)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from kvmodel.contract import Contract
-from kvmodel.events import Event, Report, Schedule, Update
+from kvmodel.drafts import nearest_outcome
+from kvmodel.events import Event, Failure, Report, Schedule, Update
+from kvmodel.failures import why_not
 from kvmodel.rules import other_than_updates, possible_reports, stoppable, update_allowed
 from kvmodel.scope import Scope
 from kvmodel.world import World
@@ -32,7 +34,12 @@ def _nearest_update(world: World, scope: Scope, contract: Contract, wanted: Upda
         if same_transfer:
             reports.setdefault(_transfer(report), report if report in same_transfer else same_transfer[0])
     stops = set(wanted.stops).intersection(stoppable(world, scope))
-    return Update(tuple(sorted(reports.values())), tuple(sorted(stops)))
+    chosen = tuple(sorted(reports.values()))
+    failures: tuple[Failure, ...] = ()
+    for failure in sorted(set(wanted.failures)):
+        if why_not((*failures, failure), world, scope, chosen) is None:
+            failures = (*failures, failure)
+    return Update(chosen, tuple(sorted(stops)), failures, nearest_outcome(wanted.drafts, world, scope))
 
 
 def _transfer(report: Report) -> tuple[str, str]:

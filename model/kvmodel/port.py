@@ -29,12 +29,17 @@ class UnknownSubject(KvraceError):
 class ConnectorScript(NamedTuple):
     """What the scripted connector answers about one request during the next call.
 
-    ``load_tokens``: tokens it offers to load from position 0, 0 for none. ``save``: what happens at ``request_finished`` when
-    blocks are handed over: nothing, a save that is claimed (True), or a save that is hidden (False although it runs).
+    ``load_tokens``: tokens it offers to load from position 0, 0 for none, None if it cannot say yet. ``save``: what happens at
+    ``request_finished`` when blocks are handed over: nothing, a save that is claimed (True), or a save that is hidden (False
+    although it runs).
+    ``in_step``: the load is synchronous, a part of the step that is being scheduled. ``loading``: the blocks of the load that may
+    fail in the next output.
     """
 
-    load_tokens: int
+    load_tokens: int | None
     save: SaveAnswer
+    in_step: bool = False
+    loading: tuple[int, ...] = ()
 
 
 class ScheduledRequest(NamedTuple):
@@ -66,13 +71,14 @@ class DispatchedStep(NamedTuple):
 
 class LoadStarted(NamedTuple):
     """``update_state_after_alloc`` with external tokens: a load into ``blocks`` begins; ``table`` is the whole block table, and
-    ``window`` that of the sliding window."""
+    ``window`` that of the sliding window. ``in_step``: it is part of the step that is being scheduled."""
 
     request: str
     blocks: tuple[int, ...]
     table: tuple[int, ...]
     computed: int
     window: tuple[int, ...] = ()
+    in_step: bool = False
 
 
 class Handover(NamedTuple):
@@ -107,11 +113,21 @@ class BlockMove(NamedTuple):
     location: str
 
 
+class ResetAnswer(NamedTuple):
+    """What ``reset_prefix_cache`` said, and which running requests it preempted. ``refusal``: the RuntimeError that it raised,
+    which vLLM's engine hands to whoever asked, and goes on."""
+
+    done: bool
+    preempted: tuple[str, ...]
+    refusal: Crash | None = None
+
+
 class Response(NamedTuple):
     """What the scheduler did in answer to one event.
 
-    Only a subject that ``records`` fills the last two: ``moves`` in their order, and ``called``, the entry points that were called,
-    each as ``file:line in function`` of its definition; the last of them says whether anything is pending.
+    Only a subject that ``records`` fills two of them: ``moves`` in their order, and ``called``, the entry points that were called,
+    each as ``file:line in function`` of its definition; the last of them says whether anything is pending. ``delivered`` are the
+    requests whose clients got tokens, and is only filled in scopes in which loads fail.
     """
 
     step: DispatchedStep | None = None
@@ -121,6 +137,8 @@ class Response(NamedTuple):
     crash: Crash | None = None
     moves: tuple[BlockMove, ...] = ()
     called: tuple[str, ...] = ()
+    reset: ResetAnswer | None = None
+    delivered: tuple[str, ...] = ()
 
 
 class Observation(NamedTuple):

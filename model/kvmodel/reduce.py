@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError
-from kvmodel.events import Add, Event, Schedule, Update
+from kvmodel.events import AbortAll, Add, Event, Pause, Reset, Resume, Schedule, Update
 from kvmodel.lockstep import Lockstep, Node
 from kvmodel.playback import Frame, frame_of
 from kvmodel.port import Subject
@@ -23,8 +23,17 @@ from kvmodel.scope import SWITCHES, Scope
 
 ATTEMPTS_MAX = 3_000
 """Orders that are played at most; a shortest order of a few events needs some hundred."""
-_PLAINLY = ("scheduling", "block_size", "prompt_blocks", "token_budget", "priorities", *SWITCHES)
-_PLAINER_KINDS = {"local": (), "load": ("local",), "save": ("local",), "load_save": ("local", "load", "save")}
+_PLAINLY = (
+    "scheduling", "block_size", "prompt_blocks", "token_budget", "priorities", "max_requests", "load_failures", *SWITCHES,
+)  # fmt: skip
+_PLAINER_KINDS = {
+    "local": (),
+    "load": ("local",),
+    "save": ("local",),
+    "load_save": ("local", "load", "save"),
+    "sync_load": ("local",),
+    "sync_load_save": ("local", "sync_load", "save"),
+}
 
 
 class Reduced(NamedTuple):
@@ -132,6 +141,13 @@ def _plainer_events(event: Event | None) -> Iterator[Event]:
             yield replace(event, reports=tuple(other for other in event.reports if other != report))
         for name in event.stops:
             yield replace(event, stops=tuple(other for other in event.stops if other != name))
+        for accepted in event.drafts:
+            yield replace(event, drafts=tuple(other for other in event.drafts if other != accepted))
+        for failure in event.failures:
+            yield replace(event, failures=tuple(other for other in event.failures if other != failure))
+
+    if isinstance(event, Schedule) and (event.later or event.missing):
+        yield Schedule()
 
 
 def _same(event: Event) -> Event | None:
@@ -159,6 +175,7 @@ def _plainer_scopes(scope: Scope) -> Iterator[tuple[Scope, Callable[[Event], Eve
         for i, given in enumerate(scope.requests)
         for kind in _PLAINER_KINDS[given]
     ]
+    changes += [{"lifecycle": tuple(w for w in scope.lifecycle if w != word)} for word in scope.lifecycle]
     for value in range(1, scope.output_tokens):
         changes.append({"output_tokens": value})
     changes.append({"blocks": 0})
@@ -189,8 +206,14 @@ def _without(names: Sequence[str], index: int) -> Callable[[Event], Event | None
     def rename(event: Event) -> Event | None:
         if isinstance(event, Update):
             reports = [replace(r, request=new[r.request]) for r in event.reports if r.request in new]
-            return Update(tuple(sorted(reports)), tuple(sorted(new[name] for name in event.stops if name in new)))
+            failures = [replace(f, request=new[f.request]) for f in event.failures if f.request in new]
+            stops = [new[name] for name in event.stops if name in new]
+            drafts = [(new[name], count) for name, count in event.drafts if name in new]
+            return Update(tuple(sorted(reports)), tuple(sorted(stops)), tuple(sorted(failures)), tuple(sorted(drafts)))
         if isinstance(event, Schedule):
+            later = [new[name] for name in event.later if name in new]
+            return Schedule(tuple(sorted(later)), tuple(sorted(new[name] for name in event.missing if name in new)))
+        if isinstance(event, AbortAll | Reset | Pause | Resume):
             return event
         return replace(event, request=new[event.request]) if event.request in new else None
 

@@ -11,7 +11,8 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from kvmodel.contract import Contract
-from kvmodel.events import Event, Schedule, TransferEnds, Update
+from kvmodel.events import Event, Resume, Schedule, TransferEnds, Update
+from kvmodel.life import takes_calls
 from kvmodel.lockstep import Lockstep, Node
 from kvmodel.port import Observation
 from kvmodel.progress import EVERY_TRANSFER, at_rest, left_alone, stuck_message, unreported
@@ -30,13 +31,15 @@ class Walk(NamedTuple):
 
 def next_if_left_alone(world: World, scope: Scope, contract: Contract, seen: Observation) -> Event | None:
     """The event that comes next in the engine's own loop; None when nothing is left to happen."""
+    if world.paused and takes_calls(world, scope):
+        return Resume()
     for transfer in world.transfers:
         if transfer.told or (scope.separate_ends and not transfer.over):
             return TransferEnds(transfer.request, transfer.direction, transfer.rank)
     if seen.pending and len(world.steps) < scope.steps_in_flight:
         return Schedule()
     if world.steps:
-        due = [report for report in possible_reports(world, scope, contract) if report.kind == "due"]
+        due = [report for report in possible_reports(world, scope, contract) if left_alone(Update((report,)))]
         return Update(tuple(sorted(due)))
     return None
 

@@ -7,30 +7,45 @@ Sources of the rules: vLLM ``EngineCore`` (aborts are drained between any two sc
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, product
 from typing import TypeVar
 
 from kvmodel.accesses import dispatched
 from kvmodel.contract import Contract
+from kvmodel.drafts import may_accept, outcomes, settled
 from kvmodel.early import EARLY, early_reports, silent, told_early
 from kvmodel.events import (
     DIRECTIONS,
     Abort,
+    AbortAll,
     Add,
+    AddAgain,
     Direction,
     Event,
     Lose,
+    Pause,
     Report,
     ReportKind,
+    Resume,
     Schedule,
     TransferEnds,
     Update,
 )
-from kvmodel.port import ConnectorScript, DispatchedStep, Response
+from kvmodel.failures import blocks_at_risk, fail, loading, possible_failures, run, sets_of_failures, spoil, why_not
+from kvmodel.life import (
+    after_reset,
+    earlier_reports,
+    life_events,
+    life_refusal,
+    schedules,
+    used_again,
+    without,
+)
+from kvmodel.port import ConnectorScript, DispatchedStep, LoadStarted, Response
 from kvmodel.relation.connector import report_kinds
 from kvmodel.relation.in_world import may_report, may_save
 from kvmodel.scope import Scope
-from kvmodel.world import Drafts, RequestState, Stage, Step, Transfer, World
+from kvmodel.world import Access, Drafts, RequestState, Stage, Step, Transfer, World
 
 Item = TypeVar("Item")
 
@@ -53,6 +68,7 @@ def possible_reports(world: World, scope: Scope, contract: Contract) -> list[Rep
             if _in_time(world, scope, index, direction, kind, rank)
         ),
         *early_reports(world, scope, contract),
+        *earlier_reports(world, scope),
     ]
 
 
@@ -91,11 +107,12 @@ def update_allowed(world: World, scope: Scope, pending: bool) -> bool:
 def _updates(world: World, scope: Scope, contract: Contract, pending: bool) -> Iterator[Update]:
     if not update_allowed(world, scope, pending):
         return
-    may_stop = stoppable(world, scope)
+    may_stop, may_fail = stoppable(world, scope), possible_failures(world, scope)
     for reports in _subsets(possible_reports(world, scope, contract)):
         if fit_one_output(reports):
-            for stops in _subsets(may_stop):
-                yield Update(tuple(sorted(reports)), tuple(sorted(stops)))
+            for failures in sets_of_failures(may_fail, reports):
+                for stops, accepted in product(_subsets(may_stop), outcomes(world, scope)):
+                    yield Update(tuple(sorted(reports)), tuple(sorted(stops)), failures, accepted)
 
 
 def enabled(world: World, scope: Scope, contract: Contract, pending: bool) -> Iterator[Event]:
@@ -116,7 +133,8 @@ def other_than_updates(world: World, scope: Scope, contract: Contract, pending: 
             if contract.unclaimed and scope.saves(index):
                 events.append(Add(name, claims=False))
     if pending and len(world.steps) < scope.steps_in_flight:
-        events.append(Schedule())
+        events += schedules(world, scope)
+    events += life_events(world, scope)
     events += [
         Abort(name)
         for name, request in zip(scope.names, world.requests, strict=True)
@@ -139,8 +157,12 @@ def _allowed(world: World, scope: Scope, contract: Contract, pending: bool, even
         update_allowed(world, scope, pending)
         and set(event.reports) <= set(possible_reports(world, scope, contract))
         and set(event.stops) <= set(stoppable(world, scope))
-        and event == Update(tuple(sorted(set(event.reports))), tuple(sorted(set(event.stops))))
+        and may_accept(event.drafts, world, scope)
+        and event.reports == tuple(sorted(set(event.reports)))
+        and event.stops == tuple(sorted(set(event.stops)))
+        and event.failures == tuple(sorted(set(event.failures)))
         and fit_one_output(event.reports)
+        and why_not(event.failures, world, scope, event.reports) is None
     )
 
 
@@ -148,9 +170,13 @@ def refusal(world: World, scope: Scope, contract: Contract, pending: bool, event
     """Why ``event`` is not allowed in ``world``, naming the guard that is false; None when it is allowed."""
     if _allowed(world, scope, contract, pending, event):
         return None
+    if (no_life := life_refusal(world, scope, event)) is not None:
+        return no_life
     match event:
         case Schedule() if not pending:
             return "the engine is idle (has_requests() is False)"
+        case Schedule() if len(world.steps) < scope.steps_in_flight:
+            return "the connector is not asked for such a load now, or its answer is always the same in this scope"
         case Schedule():
             return f"{len(world.steps)} of {scope.steps_in_flight} steps are already in flight"
         case Update() if not world.steps:
@@ -159,13 +185,17 @@ def refusal(world: World, scope: Scope, contract: Contract, pending: bool, event
             return "the engine fills its pipeline first (the scope keeps to the engine's order)"
         case Add() if not _may_add(world, scope):
             return "the engine waits for a step (the scope keeps to the engine's order)"
-        case Update(reports, stops):
+        case Update(drafts=drafts) if not may_accept(drafts, world, scope):
+            return f"the step has no such drafts of {' '.join(name for name, _ in drafts)} to accept"
+        case Update(reports, stops, failures):
             allowed = possible_reports(world, scope, contract)
             for report in reports:
                 if report not in allowed:
                     return f"the connector has no {report.kind} {report.direction} of {report.request} to report here"
+            if guard := why_not(failures, world, scope, reports):
+                return guard
             return f"no stop token can come for {' '.join(stops)}" if stops else "the reports exclude one another"
-    name = event.request
+    name = getattr(event, "request", "")
     if name not in scope.names:
         return f"the scope has no request {name}"
     request = world.requests[scope.names.index(name)]
@@ -182,8 +212,7 @@ def refusal(world: World, scope: Scope, contract: Contract, pending: bool, event
             return "the scope has no separate transfer ends"
         case Lose() if not contract.lossy:
             return "contract `lossy` is not in force"
-        case _:
-            return f"no {event.direction} of {name} is running"
+    return f"no {getattr(event, 'direction', 'transfer')} of {name} is running"
 
 
 def _loading(world: World, name: str) -> bool:
@@ -203,6 +232,8 @@ def connector_script(world: World, scope: Scope, contract: Contract) -> dict[str
         script[name] = ConnectorScript(
             scope.loaded_tokens_of(index) if load else 0,
             ("claimed" if request.claims else "hidden") if save else "none",
+            scope.loads_in_step(index),
+            blocks_at_risk(world, scope, name) if scope.load_failures else (),
         )
     return script
 
@@ -218,6 +249,8 @@ class _Draft:
         self.transfers = list(world.transfers)
         self.settled = world.settled
         self.deviations = set(world.deviations)
+        self.spoiled = dict(world.spoiled)
+        self.paused, self.again, self.earlier = world.paused, world.again, list(world.earlier)
 
     def change(self, name: str, **changes: object) -> None:
         index = self.scope.names.index(name)
@@ -230,26 +263,37 @@ class _Draft:
         """The client learns that the request is over, by its own abort or by a final output."""
         self.change(name, stage=Stage.OVER, notices=min(2, self.request(name).notices + 1), load_started=False)
 
-    def dispatch(self, step: DispatchedStep) -> None:
+    def dispatch(self, step: DispatchedStep, loads: tuple[LoadStarted, ...]) -> None:
         for name in step.preempted:
             self.change(name, table=(), window_table=(), computed=0)
+        for name in step.dismissed:
+            self.change(name, dismissals=min(2, self.request(name).dismissals + 1), known=False)
         accesses = []
+        in_step = {load.request: load for load in loads if load.in_step}
         for entry in step.scheduled:
             told, access = dispatched(self.request(entry.request), entry, self.steps, self.scope)
             self.requests[self.scope.names.index(entry.request)] = told
-            accesses.append(access)
-        for name in step.dismissed:
-            self.change(name, dismissals=min(2, self.request(name).dismissals + 1), known=False)
+            accesses.append(self.with_load(access, in_step[entry.request]) if entry.request in in_step else access)
         samples = tuple(sorted(entry.request for entry in step.scheduled if entry.samples))
         drafts = tuple(sorted(Drafts(entry.request, entry.drafts) for entry in step.scheduled if entry.drafts))
+        if self.spoiled:
+            run(accesses, self.spoiled, self.scope, {entry.request: entry.computed for entry in step.scheduled})
         self.steps = (*self.steps, Step(tuple(sorted(accesses)), samples, self.before.quiescent, drafts))
+
+    def with_load(self, access: Access, load: LoadStarted) -> Access:
+        """What a step touches for a request that it begins to load."""
+        for block in load.blocks:
+            self.spoiled.pop(block, None)
+        return loading(access, load, self.scope)
 
     def end(self, of: Report | TransferEnds | Lose) -> None:
         """The transfer is over, and nothing more is to be said of it."""
         self.transfers = [t for t in self.transfers if not t.named_by(of.request, of.direction, of.rank)]
 
     def report(self, report: Report) -> None:
-        if report.kind == "due":
+        if report.kind == "earlier":
+            self.earlier = without(self.earlier, report)
+        elif report.kind == "due":
             self.end(report)
             if self.contract.duplicate:
                 left = tuple(d for d in self.request(report.request).repeatable if d != report.direction)
@@ -270,12 +314,25 @@ class _Draft:
             self.change(report.request, unsolicited_sent=True)
             self.deviations.add("unsolicited")
 
+    def fail(self, event: Update) -> None:
+        failed = {failure.request: failure for failure in event.failures}
+        self.transfers = [
+            fail(t, failed[t.request]) if t.direction == "load" and t.request in failed else t for t in self.transfers
+        ]
+        world = spoil(self.before, self.scope, event.failures)
+        self.steps, self.spoiled = world.steps, dict(world.spoiled)
+
     def update(self, event: Update) -> None:
+        if event.failures:
+            self.fail(event)
         processed = self.steps[0]
         self.steps = self.steps[1:]
+        if processed.drafts:
+            self.requests, self.steps = settled(processed, self.steps, self.requests, event.drafts, self.scope)
         for report in event.reports:
             self.report(report)
         self.transfers = [t._replace(wait=max(0, t.wait - 1)) for t in self.transfers]
+        self.earlier = [t._replace(wait=max(0, t.wait - 1)) for t in self.earlier]
         self.settled = self.settled or (processed.cleanup and not self.steps)
 
     def start(self, name: str, direction: Direction, blocks: tuple[int, ...], wait: int, claimed: bool) -> None:
@@ -284,8 +341,27 @@ class _Draft:
             for rank in self.scope.rank_numbers
         ]
 
+    def add_again(self, name: str) -> None:
+        self.again = tuple(sorted((*self.again, name)))
+        self.earlier += [t for t in self.transfers if t.request == name]
+        self.transfers = [t for t in self.transfers if t.request != name]
+        index = self.scope.names.index(name)
+        self.requests[index] = used_again(self.requests[index])
+
+    def abort_all(self) -> None:
+        for name in self.scope.names:
+            if self.request(name).stage == Stage.LIVE:
+                self.notice(name)
+
     def absorb(self, response: Response, script: dict[str, ConnectorScript]) -> None:
+        if response.reset is not None:
+            self.requests = after_reset(self.requests, self.scope.names, response.reset)
         for load in response.loads:
+            if load.in_step:
+                self.change(load.request, load_started=True)
+                continue
+            for block in load.blocks:
+                self.spoiled.pop(block, None)
             told = {"table": load.table, "window_table": load.window, "computed": load.computed}
             self.change(load.request, load_started=True, **told)
             self.start(load.request, "load", load.blocks, len(self.before.steps), claimed=True)
@@ -310,6 +386,10 @@ class _Draft:
             tuple(sorted(self.transfers)),
             self.settled,
             tuple(sorted(self.deviations)),
+            self.paused,
+            self.again,
+            tuple(sorted(self.earlier)),
+            tuple(sorted(self.spoiled.items())),
         )
         if world.quiescent:
             return world
@@ -325,6 +405,14 @@ def apply(
     match event:
         case Add(name, claims):
             draft.change(name, stage=Stage.LIVE, claims=claims)
+        case AddAgain(name):
+            draft.add_again(name)
+        case AbortAll():
+            draft.abort_all()
+        case Pause(mode):
+            draft.paused = mode
+        case Resume():
+            draft.paused = None
         case Abort(name):
             draft.change(name, abort_sent=True)
             if draft.request(name).stage == Stage.LIVE:
@@ -339,7 +427,7 @@ def apply(
             draft.deviations.add("lossy" if contract.lossy else "lease")
         case Schedule():
             if response.step:
-                draft.dispatch(response.step)
+                draft.dispatch(response.step, response.loads)
         case Update():
             draft.update(event)
     draft.absorb(response, script)

@@ -14,33 +14,50 @@ from typing import Any, Literal
 from kvmodel.errors import KvraceError, quoted
 
 Scheduling = Literal["sync", "async"]
+FailurePolicy = Literal["", "fail", "recompute"]
 
 KINDS: dict[str, str] = {
     "local": "no transfer",
     "load": "the prompt comes by an asynchronous load (status WAITING_FOR_REMOTE_KVS)",
     "save": "blocks are held after the end until the connector has reported the send",
     "load_save": "both",
+    "sync_load": "the prompt is loaded inside the step that first runs the request (a synchronous load)",
+    "sync_load_save": "a synchronous load, and blocks are held after the end as with save",
 }
 """The request kinds and what each means."""
+BASIC_KINDS = ("local", "load", "save", "load_save")
+"""The kinds that most named scopes combine."""
 
 REQUEST_NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NAMES = tuple(tuple(REQUEST_NAMES[:size]) for size in range(len(REQUEST_NAMES) + 1))
 SCHEDULINGS: tuple[Scheduling, ...] = ("sync", "async")
 STEPS_IN_FLIGHT = {"sync": 1, "async": 2}
-SWITCHES = ("prefix_sharing", "early_stop", "separate_ends", "engine_order", "loads_again")
+LIFECYCLE: dict[str, str] = {
+    "abort_all": "all requests may be aborted at once",
+    "reset": "the prefix cache may be emptied",
+    "reset_running": "the prefix cache may be emptied, and running requests are preempted for it",
+    "pause": "the engine may be paused and resumed",
+    "reuse": "an id may be used again, once, when its client was told that the first request is over",
+    "lookup": "the connector may say of a load that it cannot tell yet, or that there is none",
+}
+"""Events of the engine's and the client's life that a scope may have, and what each means."""
+SWITCHES = ("prefix_sharing", "early_stop", "separate_ends", "engine_order", "loads_again", "failed_ids")
 """The fields of a Scope that are true or false."""
+FAILURE_POLICIES: tuple[FailurePolicy, ...] = ("fail", "recompute")
 _LISTS: dict[str, tuple[type, str]] = {
     "requests": (str, "kinds"),
     "prompts": (str, "words"),
     "priorities": (int, "numbers"),
+    "lifecycle": (str, "words"),
 }
-"""The fields of a Scope with one value for each request."""
+"""The fields of a Scope that are lists."""
 _LIMITS = {
     "blocks": (1, 128),
     "block_size": (1, 64),
     "prompt_blocks": (1, 16),
     "output_tokens": (1, 64),
     "token_budget": (1, 2048),
+    "max_requests": (1, 26),
     "ranks": (1, 9),
     "ranks_reporting": (1, 9),
     "steps": (1, 4),
@@ -48,17 +65,32 @@ _LIMITS = {
     "window": (1, 256),
     "drafts": (1, 4),
 }
-_UNSET = ("blocks", "token_budget", "ranks_reporting", "steps", "load_blocks", "window", "drafts")
-"""Here 0 means that nothing was asked for: just enough blocks, no budget, a report from every rank, steps as the scheduling has
-them, whole prompts, one group of blocks, and no drafts."""
-LATER_FIELDS = ("loads_again", "ranks", "ranks_reporting", "steps", "load_blocks", "window", "drafts")
+_WORDS = {"scheduling": "sync or async", "load_failures": "fail or recompute"}
+_UNSET = ("blocks", "token_budget", "max_requests", "ranks_reporting", "steps", "load_blocks", "window", "drafts")
+"""Here 0 means that nothing was asked for: just enough blocks, no budget, room for all requests to run, a report from every rank,
+steps as the scheduling has them, whole prompts, one group of blocks, and no drafts."""
+LATER_FIELDS = (
+    "loads_again",
+    "ranks",
+    "ranks_reporting",
+    "steps",
+    "load_blocks",
+    "window",
+    "drafts",
+    "max_requests",
+    "lifecycle",
+    "load_failures",
+    "failed_ids",
+)
 """Fields that came after traces and results were written: left out there while they have their default."""
 _MISSING = object()
+_MOST_LOOKUPS = 4
 _SAID = {
     "load_blocks": "{} blocks at most by load",
     "window": "window of {} tokens",
     "drafts": "{} drafts",
     "steps": "{} steps in flight",
+    "max_requests": "{} running at a time",
 }
 """How the text of a scope names fields that it leaves out while they are 0."""
 _PROMPT = re.compile(r"[a-z]{1,16}")
@@ -91,10 +123,18 @@ class Scope:
     prompts: tuple[str, ...] = ()
     token_budget: int = 0
     priorities: tuple[int, ...] = ()
+    load_failures: FailurePolicy = ""
+    """Loads may fail, and the scheduler has this ``kv_load_failure_policy``. Empty: no load fails."""
+    failed_ids: bool = False
+    """Failed loads are reported by the id of their request (``failed_recving``, since vLLM 0.30.0), not by invalid blocks."""
     engine_order: bool = False
     """Only orders that the loop of vLLM's EngineCore can make. Sync: a request comes when no step is in flight. Async: a request
     comes when fewer steps than allowed are in flight, and a step is updated when no more may be dispatched or nothing is left to
     schedule."""
+    lifecycle: tuple[str, ...] = ()
+    """Which of :data:`LIFECYCLE` may happen, in that order."""
+    max_requests: int = 0
+    """How many requests may run at a time (vLLM ``max_num_seqs``); 0: all of them."""
     loads_again: bool = False
     """A request that was preempted may load again; else each loads once."""
     ranks: int = 1
@@ -123,6 +163,13 @@ class Scope:
             given = getattr(self, name)
             if not low <= given <= high and not (name in _UNSET and given == 0):
                 raise KvraceError(f"{name.replace('_', ' ')}: {quoted(given)} is outside {low} to {high}")
+        if self.load_failures not in ("", *FAILURE_POLICIES):
+            raise KvraceError(f"load failures: {quoted(self.load_failures)} is no policy; use fail or recompute")
+        if self.failed_ids and not self.load_failures:
+            raise KvraceError("failed ids: no load fails in this scope; set load failures to fail or recompute")
+        in_step = any(map(self.loads_in_step, range(len(self.requests))))
+        if (self.load_failures or in_step) and (self.ranks > 1 or self.window or self.drafts or self.lifecycle):
+            raise KvraceError("loads that fail or are part of a step: leave out ranks, window, drafts and lifecycle")
         self._check_each()
         if self.ranks_reporting > self.ranks or (self.ranks == 1 and self.ranks_reporting):
             raise KvraceError(
@@ -159,10 +206,24 @@ class Scope:
             raise KvraceError(
                 "prompt blocks and prompts exclude each other: a prompt has a block for each of its letters"
             )
+        self._check_lifecycle()
         low, high = _PRIORITIES
         for number in self.priorities:
             if not low <= number <= high:
                 raise KvraceError(f"priority {quoted(number)} is outside {low} to {high}")
+
+    def _check_lifecycle(self) -> None:
+        for word in self.lifecycle:
+            if word not in LIFECYCLE:
+                raise KvraceError(f"unknown event of the engine's life {quoted(word)}: use {', '.join(LIFECYCLE)}")
+        object.__setattr__(self, "lifecycle", tuple(word for word in LIFECYCLE if word in self.lifecycle))
+        if "reuse" in self.lifecycle and (self.separate_ends or self.ranks > 1):
+            raise KvraceError(
+                "reuse goes with one rank and without separate ends: a transfer of an earlier request ends with its report"
+            )
+
+        if "lookup" in self.lifecycle and sum(map(self.loads, range(len(self.requests)))) > _MOST_LOOKUPS:
+            raise KvraceError(f"lookup: at most {_MOST_LOOKUPS} requests may load, since each multiplies the schedules")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -199,14 +260,19 @@ class Scope:
     def blocks_needed(self, index: int) -> int:
         """Blocks of a request that runs to its end: its last sampled token never gets KV of its own, but drafts may have some
         after it. A table of a sliding window is never longer than the other one."""
-        tokens = self.prompt_blocks_of(index) * self.block_size + self.output_tokens + self.drafts
+        tokens = self.prompt_blocks_of(index) * self.block_size + self.output_tokens
+        tokens += self.drafts * self.steps_in_flight
         return -(-tokens // self.block_size) * (2 if self.window else 1)
 
     def loads(self, index: int) -> bool:
-        return self.requests[index] in ("load", "load_save")
+        return self.requests[index] in ("load", "load_save", "sync_load", "sync_load_save")
+
+    def loads_in_step(self, index: int) -> bool:
+        """Whether the load is synchronous: part of the step that first runs the request."""
+        return self.requests[index] in ("sync_load", "sync_load_save")
 
     def saves(self, index: int) -> bool:
-        return self.requests[index] in ("save", "load_save")
+        return self.requests[index] in ("save", "load_save", "sync_load_save")
 
     def __str__(self) -> str:
         parts = [",".join(self.requests), self.scheduling, f"{self.blocks} blocks of {self.block_size}"]
@@ -223,15 +289,16 @@ class Scope:
                 f"{self.ranks} ranks" + (f", {self.ranks_reporting} reporting" if self.ranks_reporting else "")
             )
         parts += [words.format(getattr(self, name)) for name, words in _SAID.items() if getattr(self, name)]
-        parts += [name.replace("_", " ") for name in SWITCHES if getattr(self, name)]
+        if self.load_failures:
+            parts.append(f"load failures {self.load_failures}")
+        switches = [name for name in SWITCHES if getattr(self, name)]
+        parts += [name.replace("_", " ") for name in (*switches, *self.lifecycle)]
         return " · ".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
-        lists = {name: list(getattr(self, name)) for name in _LISTS}
         defaults = {field.name: field.default for field in fields(self) if field.name in LATER_FIELDS}
-        return {
-            name: value for name, value in {**asdict(self), **lists}.items() if value != defaults.get(name, _MISSING)
-        }
+        data = {name: value for name, value in asdict(self).items() if value != defaults.get(name, _MISSING)}
+        return {name: list(value) if name in _LISTS else value for name, value in data.items()}
 
     @classmethod
     def from_dict(cls, data: Any) -> Scope:
@@ -252,8 +319,8 @@ class Scope:
             expected = {"int": int, "bool": bool}.get(str(known[name].type))
             if expected and type(value) is not expected:
                 raise KvraceError(f"the scope's {name} is not {'a number' if expected is int else 'true or false'}")
-            if name == "scheduling" and not isinstance(value, str):
-                raise KvraceError("the scope's scheduling is not sync or async")
+            if name in _WORDS and not isinstance(value, str):
+                raise KvraceError(f"the scope's {name} is not {_WORDS[name]}")
         return cls(**{**data, **{name: tuple(data[name]) for name in _LISTS if name in data}})
 
 
@@ -262,7 +329,7 @@ def both_schedulers(scope: Scope) -> list[Scope]:
 
 
 def _small() -> list[Scope]:
-    mixes = [mix for size in (1, 2) for mix in combinations_with_replacement(KINDS, size)]
+    mixes = [mix for size in (1, 2) for mix in combinations_with_replacement(BASIC_KINDS, size)]
     return [Scope(mix, scheduling) for scheduling in SCHEDULINGS for mix in mixes]
 
 
@@ -281,23 +348,96 @@ def _medium() -> list[Scope]:
 
 
 def _pressure() -> list[Scope]:
-    mixes = list(combinations_with_replacement(KINDS, 2))
+    mixes = list(combinations_with_replacement(BASIC_KINDS, 2))
     return [_tight(mix, scheduling) for scheduling in SCHEDULINGS for mix in mixes]
 
 
 def _chunked() -> list[Scope]:
-    mixes = list(combinations_with_replacement(KINDS, 2))
+    mixes = list(combinations_with_replacement(BASIC_KINDS, 2))
     return [Scope(mix, scheduling, token_budget=3) for scheduling in SCHEDULINGS for mix in mixes]
 
 
 def _priority() -> list[Scope]:
-    pairs = list(product(KINDS, repeat=2))
+    pairs = list(product(BASIC_KINDS, repeat=2))
     return [_tight(pair, scheduling, priorities=(1, 0)) for scheduling in SCHEDULINGS for pair in pairs]
 
 
 def _prefix() -> list[Scope]:
-    mixes = list(combinations_with_replacement(KINDS, 2))
+    mixes = list(combinations_with_replacement(BASIC_KINDS, 2))
     return [Scope(mix, scheduling, prefix_sharing=True) for scheduling in SCHEDULINGS for mix in mixes]
+
+
+def _window() -> list[Scope]:
+    windowed = partial(Scope, block_size=2, prompt_blocks=2, output_tokens=3, window=3, blocks=10)
+    return [windowed(("local", kind), scheduling) for scheduling in SCHEDULINGS for kind in ("load", "save")]
+
+
+def _drafts() -> list[Scope]:
+    drafted = partial(Scope, block_size=2, output_tokens=4, drafts=1)
+    return [
+        case
+        for scheduling in SCHEDULINGS
+        for case in (
+            drafted(("local", "load"), scheduling),
+            drafted(("local", "save"), scheduling),
+            Scope(("local",), scheduling, block_size=2, output_tokens=5, drafts=2, window=2),
+        )
+    ]
+
+
+def _pipeline() -> list[Scope]:
+    return [Scope(("local", kind), scheduling, steps=3) for scheduling in SCHEDULINGS for kind in ("load", "save")]
+
+
+def _partial() -> list[Scope]:
+    prompts = ("abcd", "xyz")
+    return [
+        Scope(("load", "load"), scheduling, block_size=2, prompts=prompts, load_blocks=1, blocks=5)
+        for scheduling in SCHEDULINGS
+    ]
+
+
+def _alive(words: str, mixes: tuple[str, ...], **fields: Any) -> list[Scope]:
+    """Cases with these events of the engine's life; each mix of kinds is written as ``load,save``."""
+    lifecycle = tuple(words.split(","))
+    return [
+        Scope(tuple(mix.split(",")), scheduling, lifecycle=lifecycle, **fields)
+        for scheduling in SCHEDULINGS
+        for mix in mixes
+    ]
+
+
+def _failures() -> list[Scope]:
+    mixes = [("load",), ("load_save",), ("load", "local")]
+    return [
+        Scope(mix, scheduling, prompt_blocks=2 if len(mix) == 1 else 1, load_failures=policy)
+        for policy in FAILURE_POLICIES
+        for scheduling in SCHEDULINGS
+        for mix in mixes
+    ]
+
+
+_IN_STEP = ("sync_load", "sync_load_save")
+
+
+def _sync_loads() -> list[Scope]:
+    pairs = [pair for pair in combinations_with_replacement((*_IN_STEP, *BASIC_KINDS), 2) if pair[0] in _IN_STEP]
+    return [Scope(mix, scheduling) for scheduling in SCHEDULINGS for mix in (*((kind,) for kind in _IN_STEP), *pairs)]
+
+
+def _sync_failures() -> list[Scope]:
+    alone = [Scope((kind,), prompt_blocks=2) for kind in _IN_STEP]
+    beside = [
+        Scope(("sync_load", other), prefix_sharing=shared)
+        for other in ("local", "sync_load_save")
+        for shared in (False, True)
+    ]
+    return [
+        replace(scope, scheduling=scheduling, load_failures=policy)
+        for policy in FAILURE_POLICIES
+        for scheduling in SCHEDULINGS
+        for scope in (*alone, *beside)
+    ]
 
 
 NAMED_SCOPES: dict[str, tuple[str, Any]] = {
@@ -318,6 +458,45 @@ NAMED_SCOPES: dict[str, tuple[str, Any]] = {
     ),
     "chunked": ("every pair of kinds, and a step takes fewer tokens than a prompt has", _chunked),
     "priority": ("every ordered pair of kinds in a small pool, and the second request goes first", _priority),
+    "lifecycle": (
+        "one request of each kind: all are aborted at once, the prefix cache is reset, the engine is paused",
+        lambda: _alive("abort_all,reset,reset_running,pause", BASIC_KINDS),
+    ),
+    "resets": (
+        "the prefix cache is reset while requests run, wait for a load, or are held",
+        lambda: _alive(
+            "reset,reset_running", ("local", "load", "save", "local,local", "load,save"), prefix_sharing=True
+        ),
+    ),
+    "pause": (
+        "the engine is paused, reset and resumed",
+        lambda: _alive("abort_all,reset_running,pause", ("local", "load", "save", "load,local"), blocks=2),
+    ),
+    "reuse": (
+        "an id is used again once its client was told that the first request is over",
+        lambda: _alive("reuse", ("local", "load", "save", "load_save", "local,save")),
+    ),
+    "lookup": (
+        "the connector cannot say yet whether it has something to load, or first says so and then not",
+        lambda: _alive("lookup", ("load", "load,local", "load,load", "load,load_save"), blocks=2),
+    ),
+    "failures": (
+        "one load of two blocks and a request beside it; the load fails, in one block or both, early or at its end; both policies",
+        _failures,
+    ),
+    "failed-ids": (
+        "the same with failures that name the request, not its blocks (vLLM 0.30.0 and later)",
+        lambda: [replace(scope, failed_ids=True) for scope in _failures()],
+    ),
+    "sync-loads": ("every pair with a request that loads inside its first step", _sync_loads),
+    "sync-failures": (
+        "a load inside a step fails, alone, beside another request and under a shared prompt; both policies",
+        _sync_failures,
+    ),
+    "window": ("pairs with a second group of blocks, a sliding window's, in a small pool", _window),
+    "drafts": ("speculative decoding: drafts are accepted and rejected, also with a sliding window", _drafts),
+    "pipeline": ("pairs with three steps in flight, as pipeline parallel engines have them", _pipeline),
+    "partial": ("two requests that load a part of their prompts, and a pool for one of them at a time", _partial),
     "medium": ("three requests, and pairs under preemption", _medium),
 }
 """Scopes by name: what each is for, and how its cases are made."""

@@ -22,8 +22,10 @@ from hypothesis.strategies import SearchStrategy
 
 from kvmodel.contract import Contract
 from kvmodel.coverage import Coverage
+from kvmodel.drafts import outcomes
 from kvmodel.errors import KvraceError
 from kvmodel.events import Abort, Add, Event, Lose, Report, Schedule, TransferEnds, Update
+from kvmodel.failures import possible_failures, sets_of_failures
 from kvmodel.lockstep import Lockstep, Node
 from kvmodel.playback import Frame, frame_of
 from kvmodel.port import Subject
@@ -82,7 +84,7 @@ def _pick(machine: TransferMachine, kinds: tuple[type[Event], ...], number: int)
 
 
 def _update() -> SearchStrategy[Update]:
-    """An update with some of the possible reports, as many as suits how the run reports."""
+    """An update with some of the possible reports, as many as suits how the run reports, and some of the possible failures."""
     return st.builds(_some_reports, st.runner(), _BITS, _BITS, _BITS)
 
 
@@ -94,7 +96,10 @@ def _some_reports(machine: TransferMachine, one: int, other: int, stopping: int)
         if chosen >> place % _BITS_MAX & 1 and fit_one_output((*reports, report)):
             reports.append(report)
     stops = [name for place, name in enumerate(stoppable(world, scope)) if stopping >> place % _BITS_MAX & 1]
-    return Update(tuple(sorted(reports)), tuple(sorted(stops)))
+    came = tuple(sorted(reports))
+    ways = list(sets_of_failures(possible_failures(world, scope), came))
+    accepted = outcomes(world, scope)
+    return Update(came, tuple(sorted(stops)), ways[other % len(ways)], accepted[stopping % len(accepted)])
 
 
 class _TestCase:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from kvmodel.errors import KvraceError
-from kvmodel.scope import KINDS, SCHEDULINGS, Scheduling, Scope
+from kvmodel.scope import BASIC_KINDS, SCHEDULINGS, Scheduling, Scope
 
 Value = TypeVar("Value")
 
@@ -22,7 +22,7 @@ _WORDS = ("a", "b", "ab", "ba", "aba", "abb")
 def scopes(
     *,
     most_requests: int = 6,
-    kinds: tuple[str, ...] = tuple(KINDS),
+    kinds: tuple[str, ...] = BASIC_KINDS,
     schedulings: tuple[Scheduling, ...] = SCHEDULINGS,
     token_budgets: bool = True,
     priorities: bool = True,

@@ -76,7 +76,7 @@ SWALLOWED = "except KeyboardInterrupt: pass"
 BROKEN = "finally: raise RuntimeError('CPU dispatcher tracer already initialized')"
 
 
-@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("number", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("then", [SWALLOWED, BROKEN], ids=["swallowed", "broken"])
 @pytest.mark.parametrize(
     "command", ["check", "check --subject vllm", "diff --subject vllm --subject fixed", "matrix remedies --jobs 1"]

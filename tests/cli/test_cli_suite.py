@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spec.generate import ROOT, TOURED_SCOPES, tours_row
+from spec.markdown import markdown_table
 from syrupy.assertion import SnapshotAssertion
 
 from kvmodel.contract import Contract
@@ -20,6 +22,7 @@ from kvrace.suitefile import SuiteFile, parse_suite
 
 REFERENCE = ("--subject", "reference")
 SEED = ("suite", *REFERENCE, "--scope", "seed", "--out", "suite")
+_SECONDS = {"seed": 0, "small": 150}
 SYNC = Path("suite/1-load_save-sync.suite.json")
 
 
@@ -253,15 +256,22 @@ def test_a_suite_that_is_cut_off_is_one_line(kvrace: Any) -> None:
     assert ": not JSON: " in kvrace("replay", SYNC).error_line
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "scope", [pytest.param(name, marks=pytest.mark.slow(_SECONDS[name])) for name in TOURED_SCOPES]
+)
 @pytest.mark.vllm
-def test_the_projects_own_conformance_suite(kvrace: Any) -> None:
-    """The tours of ``small`` on the real scheduler, made and then played in one process: every transition that is explored."""
-    made = kvrace("suite", "--subject", "vllm", "--out", "suite", "--json", "figures.json")
+def test_the_projects_own_conformance_suite(kvrace: Any, scope: str) -> None:
+    """The tours on the real scheduler, made and then played in one process: every transition that is explored. Each is a row in
+    spec/tours.md."""
+    made = kvrace("suite", "--subject", "vllm", "--scope", scope, "--out", "suite", "--json", "figures.json")
     assert made.status == 0
     figures = json.loads(Path("figures.json").read_text())
-    assert (figures["states"], figures["transitions"]) == (23_827, 54_668)
+    if scope == "small":
+        assert (figures["states"], figures["transitions"]) == (23_827, 54_668)
     assert figures["cost"] == figures["bound"]
+    row = markdown_table([""] * 8, [tours_row(scope, len(figures["cases"]), figures)]).splitlines()[-1]
+    assert row in (ROOT / "spec" / "tours.md").read_text(), "stale: run make docs"
     shown = kvrace("replay", *_files())
     assert shown.status == 0
-    assert shown.out.endswith("28 files: 28 conform\n")
+    many = len(figures["cases"])
+    assert shown.out.endswith(f"{many} files: {many} conform\n")

@@ -88,6 +88,7 @@ def program(tmp_path: Path) -> Iterator[Callable[..., Program]]:
         each.close()
 
 
+@pytest.mark.slow(300)
 def test_every_run_shows_what_it_has_to(program: Callable[..., Program]) -> None:
     live = program()
     status = live.ended()

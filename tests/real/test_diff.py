@@ -38,6 +38,7 @@ def test_every_planted_fault_is_a_difference(name: str) -> None:
     assert result.excused == 0, "the stock scheduler breaks nothing there"
 
 
+@pytest.mark.slow
 def test_pairs_are_merged_as_exactly_as_the_states_of_a_subclass() -> None:
     """The one is compared up to a renaming of blocks and the other by exact ids: the pairs are as many as its states."""
     from vllm.v1.core.sched.scheduler import Scheduler
@@ -64,7 +65,9 @@ def test_the_reference_scheduler_does_what_vllm_does_under_every_contract(contra
 @pytest.mark.parametrize(
     "scope",
     [
-        Scope(("local", "load"), "async", blocks=4, block_size=2, output_tokens=3),
+        pytest.param(
+            Scope(("local", "load"), "async", blocks=4, block_size=2, output_tokens=3), marks=pytest.mark.slow
+        ),
         Scope(("load", "save"), prefix_sharing=True),
     ],
     ids=["preemption", "prefix"],
@@ -76,7 +79,7 @@ def test_the_reference_scheduler_preempts_and_shares_as_vllm_does(scope: Scope) 
     assert result.states == check(VllmSubject, [scope], Contract()).states
 
 
-@pytest.mark.slow
+@pytest.mark.slow(50)
 @pytest.mark.parametrize("name", ["small", "pressure", "prefix", "stops"])
 def test_the_reference_scheduler_does_what_vllm_does_in_the_named_scopes(name: str) -> None:
     result = diff(VllmSubject, ReferenceSubject, named_scope(name), Contract(), strict=True)

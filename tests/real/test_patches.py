@@ -26,7 +26,8 @@ ENDS = "self._free_blocks(self.requests[req_id])\n"
 HOLDS = {
     "        self.finished_recving_kv_req_ids: set[str] = set()\n": "        self.running_transfers: dict[str, int] = {}\n",
     "        delay_free_blocks |= connector_delay_free_blocks\n": (
-        "        self.running_transfers[request_id] = delay_free_blocks + connector_delay_free_blocks\n"
+        "        if transfers := delay_free_blocks + connector_delay_free_blocks:\n"
+        "            self.running_transfers[request_id] = transfers\n"
     ),
     "    def _free_blocks(self, request: Request):\n": (
         "    def _transfer_is_over(self, req_id: str):\n"
@@ -113,3 +114,19 @@ def test_a_patch_that_takes_a_free_away_leaks_and_its_order_is_played_again_only
     assert again.returncode == 1, again.stderr
     assert "✗ still failing: no-leak" in again.stdout
     assert _installed() == before
+
+
+def test_a_patch_that_adds_the_hold_takes_the_findings_away(
+    hold: str, run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    compared = run("diff", "--patch", hold, "--requests", "load_save", "--scheduler", "sync", "--json", "result.json")
+    assert compared.returncode == 0, compared.stderr
+    result = _read(tmp_path / "result.json")
+    assert result["counts"] == {"new": 0, "still there": 0, "not decided": 0, "gone": 5}
+    assert result["properties"]["no-use-after-free"] == {"before": "violated", "after": "holds"}
+    assert result["after"]["subject"]["patch"]["file"] == hold
+    assert "patch" not in result["before"]["subject"]
+    gone = result["findings"][0]
+    assert gone["before"]["location"].startswith(f"{SCHEDULER}:")
+    assert gone["after"] is None
+    assert "✓ the patch breaks nothing on vllm" in compared.stdout

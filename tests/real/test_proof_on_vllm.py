@@ -10,14 +10,14 @@ from kvmodel.relation.policies import policy_named
 from kvrace.prove import state
 from kvrace.subjects import choose_subject
 
-pytestmark = pytest.mark.vllm
+pytestmark = [pytest.mark.slow, pytest.mark.vllm]
 
 
 @pytest.mark.parametrize(
     ("policy", "subject", "broken"),
     [
         ("assert", "vllm", {"no-use-after-free", "no-crash"}),
-        pytest.param("skip", "skip", {"no-use-after-free"}, marks=pytest.mark.slow),
+        ("skip", "skip", {"no-use-after-free"}),
     ],
 )
 def test_the_orders_are_confirmed_and_as_short_as_the_explorers(policy: str, subject: str, broken: set[str]) -> None:

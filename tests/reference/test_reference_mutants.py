@@ -14,10 +14,8 @@ from kvrace.reference.subject import ReferenceSubject
 PLANTED = [mutant for mutant in MUTANTS if not mutant.name.startswith("policy-")]
 
 
-WAITS_FOR_THE_WATCHDOG = {"preempt-hang"}
-CASES = [
-    pytest.param(m, id=m.name, marks=[pytest.mark.slow] if m.name in WAITS_FOR_THE_WATCHDOG else []) for m in MUTANTS
-]
+TAKES_LONG = {"preempt-hang", "evict-shared"}
+CASES = [pytest.param(m, id=m.name, marks=[pytest.mark.slow] if m.name in TAKES_LONG else []) for m in MUTANTS]
 
 
 @pytest.mark.parametrize("mutant", CASES)

@@ -29,7 +29,7 @@ SAYS = {
     "no-double-free": r"holds a block twice|references; in the pool|counts its blocks wrongly",
     "no-leak": r"did not come back|is over, and still in",
     "no-use-after-free": r"are free while the (load|save)|are given to|a step writes blocks|the load of \w (starts|writes)",
-    "no-premature-use": r"the prefix cache offers|a step computes with",
+    "no-premature-use": r"the prefix cache offers|a step computes with|gets a token of a step",
     "no-stuck": r"the engine is idle|is not at rest",
     "finish-once": r"request_finished (was called|came|never)|the workers were|more than one final",
     "handover": r"request_finished\(\w\) named",
@@ -65,7 +65,7 @@ def test_the_exported_crash_fails_without_kvrace(bare: BareEnvironment, tmp_path
     assert _missed(failures, {"test_crash": parse_text(order, order.read_bytes()).recorded}) == []
 
 
-@pytest.mark.slow
+@pytest.mark.slow(60)
 def test_crash_and_use_after_free_fail_on_stock_vllm_and_pass_where_blocks_are_held_until_over(
     bare: BareEnvironment, tmp_path: Path
 ) -> None:
@@ -89,11 +89,28 @@ LOOKED_AT: list[tuple[str, list[Scope]]] = [
     ("late", [Scope(("load",), ranks=2)]),
     ("lease", [Scope(("save",))]),
     ("duplicate", [Scope(("save",), ranks=2)]),
+    ("exactly-once", [Scope(("load_save",), load_failures="fail", failed_ids=True)]),
+    ("exactly-once", [Scope(("load_save",), prompt_blocks=2, load_failures="fail")]),
 ]
 """Small scopes that show every finding in stock vLLM."""
 
 
-@pytest.mark.slow
+@pytest.mark.slow(10)
+def test_what_a_failed_load_inside_a_step_breaks_fails_on_stock_vllm(bare: BareEnvironment, tmp_path: Path) -> None:
+    """Holding blocks until every transfer is over mends none of it."""
+    from kvrace.vllm.subject import VllmSubject
+
+    scopes = [
+        Scope(("sync_load",), "async", load_failures="recompute"),
+        Scope(("sync_load", "local"), prefix_sharing=True, load_failures="recompute"),
+    ]
+    recorded = [found for scope in scopes for found in record(tmp_path, VllmSubject, [scope], Contract())]
+    assert {found.property for found in recorded} == {"no-premature-use", "no-stuck"}
+    written = write_tests(tmp_path / "tests", recorded)
+    assert _missed(bare.run_tests(tmp_path / "tests"), written) == []
+
+
+@pytest.mark.slow(60)
 def test_every_finding_in_stock_vllm_fails_on_it(bare: BareEnvironment, tmp_path: Path) -> None:
     from kvrace.vllm.subject import VllmSubject
 
@@ -113,7 +130,7 @@ def test_every_finding_in_stock_vllm_fails_on_it(bare: BareEnvironment, tmp_path
         assert fixed == dict.fromkeys(written, "")
 
 
-@pytest.mark.slow
+@pytest.mark.slow(60)
 def test_every_planted_fault_fails_and_stock_vllm_passes(
     bare: BareEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

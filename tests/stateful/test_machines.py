@@ -36,7 +36,7 @@ class OnReference(SchedulerMachine):
 
 
 @pytest.mark.vllm
-@pytest.mark.parametrize("base", ["Scheduler", "AsyncScheduler"])
+@pytest.mark.parametrize("base", ["Scheduler", pytest.param("AsyncScheduler", marks=pytest.mark.slow)])
 def test_a_class_that_plays_one_scheduling_only_is_shrunk_within_it(base: str) -> None:
     from vllm.v1.core.sched import async_scheduler, scheduler
 

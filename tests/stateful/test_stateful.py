@@ -57,6 +57,7 @@ def test_the_use_after_free_is_found_from_nothing_and_shrinks_to_four_events() -
     assert broken.subject.scope.requests == ("load_save",)
 
 
+@pytest.mark.slow
 def test_the_same_on_the_reference_scheduler_with_both_wrong_policies() -> None:
     assert order(broken_by(partial(reference, "assert"), REFERENCE_SCOPES, "no-crash")) == TO_THE_CRASH
     assert order(broken_by(partial(reference, "skip"), REFERENCE_SCOPES, "no-use-after-free")) in TO_THE_USE_AFTER_FREE
@@ -72,6 +73,7 @@ def silent(make, where: SearchStrategy[Scope] | Scope, steps: int, contract: str
     return seen
 
 
+@pytest.mark.slow
 def test_silence_on_a_scope_that_the_explorer_has_exhausted() -> None:
     """Random orders meet no state that the explorer has not, and here it has shown that everything holds."""
     scope = Scope(("load_save", "local"))

@@ -11,10 +11,12 @@ from kvrace.cli.check import check_command
 from kvrace.cli.diff import diff_command
 from kvrace.cli.doctor import doctor_command
 from kvrace.cli.export import export_command
+from kvrace.cli.lab import lab_app
 from kvrace.cli.matrix import matrix_app
 from kvrace.cli.mutants import mutants_command
 from kvrace.cli.promela import promela_command
 from kvrace.cli.prove import prove_command
+from kvrace.cli.releases import bisect_command
 from kvrace.cli.replay import replay_command
 from kvrace.cli.show import show_command
 from kvrace.cli.suite import suite_command
@@ -42,6 +44,8 @@ app.command("show")(show_command)
 app.command("export")(export_command)
 app.command("mutants")(mutants_command)
 app.add_typer(matrix_app, name="matrix")
+app.add_typer(lab_app, name="lab")
+app.command("bisect")(bisect_command)
 app.command("prove")(prove_command)
 app.command("promela")(promela_command)
 app.command("suite")(suite_command)

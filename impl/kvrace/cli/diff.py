@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError, quoted
@@ -14,9 +15,11 @@ from kvrace.cli.check import named_option
 from kvrace.cli.contracts import contract_of
 from kvrace.cli.interrupt import interruptible
 from kvrace.cli.jsontarget import JsonTarget
+from kvrace.cli.patchdiff import compare_verdicts
 from kvrace.cli.reports import STANDARD_OUTPUT, show
 from kvrace.cli.scopes import ScopeOptions
 from kvrace.diff import diff
+from kvrace.patchdiff import Compared
 from kvrace.render import diff as rendered
 from kvrace.render.diff_json import diff_json
 from kvrace.render.output import Output, standard_error, standard_output
@@ -42,6 +45,7 @@ class _Plan:
 
 def diff_command(
     subjects: options.TwoSubjects = None,
+    patch: options.Patch = None,
     policies: options.Policies = None,
     scheduler: options.Scheduler = None,
     contract: options.Contract = None,
@@ -63,9 +67,11 @@ def diff_command(
     max_states: options.MaxStates = None,
     call_timeout: options.CallTimeout = 10.0,
     json: options.Json = None,
+    trace_dir: options.TraceFolder = "kvrace-traces",
     no_color: options.NoColor = False,
 ) -> int:
     """Compare two schedulers on every order of events within a scope, and show the shortest order to each difference.
+    With --patch: compare the verdicts on one scheduler without and with a diff.
 
     Both play the same orders, step by step. After every event they must have
     decided the same, told workers, clients and connector the same, and freed the
@@ -73,8 +79,13 @@ def diff_command(
     it is counted, and nothing is asked of the second there or after it. So a
     remedy can be held against what it mends: the same everywhere else?
 
+    With --patch FILE.diff, vLLM (or one --subject) is checked as it is and with the
+    diff, each in a process of its own, and every finding is said to be new, gone, or
+    still there. A diff may change what is decided; what counts is what it breaks.
+
     \b
     Examples:
+      kvrace diff --patch fix.diff --scope seed       what does a pull request change?
       kvrace diff --subject vllm --subject fixed      kvrace's drop-in scheduler
       kvrace diff --subject vllm --subject mine:Sched --scope seed
       kvrace diff --strict --subject mine:Old --subject mine:New
@@ -84,10 +95,11 @@ def diff_command(
 
     \b
     Exit status:
-      0  the same over the whole scope
-      1  there is a difference
+      0  the same over the whole scope; with --patch: nothing new is violated
+      1  there is a difference; with --patch: a finding is new
       2  usage or environment error, with one line on standard error
-      3  incomplete: a limit was reached first, and there is no difference so far
+      3  incomplete: a limit was reached first, and there is no difference
+         (with --patch: nothing that is surely new) so far
     """
     output = standard_error(not no_color) if json == STANDARD_OUTPUT else standard_output(not no_color)
     name, scopes = ScopeOptions(
@@ -109,6 +121,12 @@ def diff_command(
     if scheduler not in (None, "sync", "async"):
         raise KvraceError(f"unknown scheduler {quoted(scheduler)}: use sync or async")
     Limits.of(time_limit, max_states, call_timeout, named_option)  # refused before vLLM is imported
+    if patch is not None:
+        if strict or policies:
+            raise KvraceError("--patch compares verdicts on vLLM; leave out --strict and --policy")
+        wanted = Compared(options.only(subjects, "--subject") or "vllm", patch, name, tuple(scopes), scheduler, under)
+        limits = Limits.of(time_limit, max_states, call_timeout, named_option)
+        return compare_verdicts(wanted, limits, Path(trace_dir), JsonTarget.of(json), output, not no_color)
     specs = _with_policies(subjects or [], policies or [])
     target = JsonTarget.of(json)
     with progress_line(not no_color) as line:

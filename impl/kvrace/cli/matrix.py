@@ -17,6 +17,7 @@ from kvrace.cli.check import named_option
 from kvrace.cli.interrupt import interruptible
 from kvrace.cli.jsontarget import JsonTarget
 from kvrace.cli.program import program
+from kvrace.cli.releases import releases_command
 from kvrace.cli.reports import STANDARD_OUTPUT, show
 from kvrace.cli.scopes import ScopeOptions
 from kvrace.files import TraceFolder
@@ -33,7 +34,7 @@ DEFAULT_MATRIX_SCOPE = "pair"
 CALL_SECONDS = 10.0
 
 matrix_app = typer.Typer(
-    help="Tables of verdicts: every remedy under every contract.",
+    help="Tables of verdicts: every remedy, and every release, under every contract.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -101,6 +102,9 @@ def remedies_command(
         return made.exit_code
     finally:
         folder.leave_no_empty_folder()
+
+
+matrix_app.command("releases")(releases_command)
 
 
 def _each(given: Sequence[str] | None, known: Iterable[str]) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from kvmodel.errors import KvraceError, quoted
 from kvrace.cli import options
 from kvrace.cli.interrupt import interruptible
+from kvrace.lab.use import release_of
 from kvrace.mutants import Mutant, Row, kill_table
 from kvrace.render.mutants import kill_table_row, kill_table_summary
 from kvrace.render.output import standard_output
@@ -73,8 +74,8 @@ def _next(table: Iterator[Row]) -> Row | None:
 
 
 def _mutants(subject: str, importing: object) -> list[Mutant]:
-    if subject == "vllm":
-        choose_subject("vllm", None, importing)  # type: ignore[arg-type]
+    if subject == "vllm" or release_of(subject) is not None:
+        choose_subject(subject, None, importing)  # type: ignore[arg-type]
         from kvrace.vllm.mutants import vllm_mutants
 
         return vllm_mutants()
@@ -82,4 +83,4 @@ def _mutants(subject: str, importing: object) -> list[Mutant]:
         from kvrace.reference.mutants import MUTANTS
 
         return list(MUTANTS)
-    raise KvraceError(f"there are no mutants of {quoted(subject)}: use reference or vllm")
+    raise KvraceError(f"there are no mutants of {quoted(subject)}: use reference, vllm or vllm==VERSION")

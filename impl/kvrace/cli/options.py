@@ -39,9 +39,10 @@ Subject = Annotated[
     str | None,
     typer.Option(
         "--subject",
-        metavar="vllm|reference|module:Class",
-        help="The scheduler: vLLM's own, kvrace's reference scheduler, or your subclass of vLLM's (the current folder can be "
-        f"imported); also fixed, kvrace's drop-in, and vLLM with a proposed remedy: {', '.join(POLICIES)}. "
+        metavar="vllm|vllm==VERSION|reference|module:Class",
+        help="The scheduler: vLLM's own, that of a release ('kvrace lab list'), kvrace's reference scheduler, or your subclass of "
+        "vLLM's (the current folder can be imported); also fixed, kvrace's drop-in, and vLLM with a proposed remedy: "
+        f"{', '.join(POLICIES)}. "
         "Without it: vLLM where it can be imported, else the reference scheduler.",
         callback=_not_empty,
         rich_help_panel=_SUBJECT,
@@ -353,6 +354,54 @@ MatrixScope = Annotated[
         callback=_not_empty,
         rich_help_panel=_SCOPE,
     ),
+]
+ReleaseNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--release",
+        metavar="VERSION",
+        help="Only this release; may be given more than once. Without it: all that 'kvrace lab list' has.",
+        callback=_not_empty,
+        rich_help_panel=_SUBJECT,
+    ),
+]
+FindingId = Annotated[
+    str,
+    typer.Option(
+        "--finding",
+        metavar="ID",
+        help="The id of a finding, as 'kvrace matrix releases' shows it.",
+        callback=_not_empty,
+        rich_help_panel=_SUBJECT,
+    ),
+]
+EveryRelease = Annotated[
+    bool,
+    typer.Option("--every", metavar="", help="Look at every release, and not only at halves.", rich_help_panel=_LIMITS),
+]
+ReleasesScope = Annotated[
+    str | None,
+    typer.Option(
+        "--scope",
+        metavar="NAME",
+        help=f"A scope by name: {', '.join(NAMED_SCOPES)}. Default: seed.",
+        callback=_not_empty,
+        rich_help_panel=_SCOPE,
+    ),
+]
+Results = Annotated[
+    str,
+    typer.Option(
+        "--results",
+        metavar="FOLDER",
+        help="Where the results of each release are kept.",
+        callback=_not_empty,
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Fresh = Annotated[
+    bool,
+    typer.Option("--fresh", metavar="", help="Explore also what is kept already.", rich_help_panel=_OUTPUT),
 ]
 Jobs = Annotated[
     int | None,

@@ -10,10 +10,15 @@ import sys
 from kvrace.subjects import BUILT_IN
 
 NAME = "kvrace"
+ON_RELEASE = "KVRACE_ON_RELEASE"
+"""Set by ``kvrace lab run``: how the program was called that runs on a release."""
 
 
 def program() -> str:
-    """``kvrace`` where the shell finds this program under that name, else the path by which it was started."""
+    """``kvrace`` where the shell finds this program under that name, else the path by which it was started; on a release of the
+    lab, the command that runs it there."""
+    if os.environ.get(ON_RELEASE):
+        return os.environ[ON_RELEASE]
     started = sys.argv[0]
     if os.path.basename(started) == "__main__.py":
         return f"{_shown(sys.executable)} -m {NAME}"

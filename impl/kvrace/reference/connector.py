@@ -21,7 +21,7 @@ class ScriptedConnector:
 
     def matched_tokens(self, request_id: str, computed: int) -> int:
         """How many tokens after the first ``computed`` it can load (vLLM ``get_num_new_matched_tokens``)."""
-        return max(0, self.script[request_id].load_tokens - computed)
+        return max(0, (self.script[request_id].load_tokens or 0) - computed)
 
     def start_load(self, request_id: str, table: tuple[int, ...], start: int, end: int) -> None:
         """A load of the tokens from ``start`` to ``end`` begins (vLLM ``update_state_after_alloc``)."""

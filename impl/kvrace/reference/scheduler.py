@@ -71,6 +71,11 @@ class ReferenceScheduler:
         request.status = Status.FINISHED_ABORTED
         self.finish(request, load_runs)
 
+    def abort_all(self) -> None:
+        """``Scheduler.finish_requests(None)``."""
+        for request_id in list(self.requests):
+            self.abort(request_id)
+
     def schedule(self) -> DispatchedStep:
         """``Scheduler.schedule``: running requests first; nobody is admitted in a step in which somebody was preempted."""
         self.policy.before_schedule(self)

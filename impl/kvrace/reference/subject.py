@@ -6,7 +6,7 @@ import traceback
 from collections import deque
 from typing import Any
 
-from kvmodel.events import Abort, Add, Event, Schedule, Update
+from kvmodel.events import Abort, AbortAll, Add, Event, Schedule, Update
 from kvmodel.port import (
     Capture,
     ConnectorScript,
@@ -32,7 +32,13 @@ from kvrace.reference.scheduler import ReferenceScheduler
 from kvrace.reference.state import capture_rules
 
 _TOKEN, _STOP_TOKEN = 5, 99
-_ENTRY_POINTS: dict[type, str] = {Add: "add_request", Abort: "abort", Schedule: "schedule", Update: "update"}
+_ENTRY_POINTS: dict[type, str] = {
+    Add: "add_request",
+    Abort: "abort",
+    AbortAll: "abort_all",
+    Schedule: "schedule",
+    Update: "update",
+}
 
 
 class ReferenceSubject:
@@ -48,8 +54,16 @@ class ReferenceSubject:
                 "the reference scheduler has no token budget, no priorities, one group of blocks and no drafts; such a scope is "
                 "for vLLM (--subject vllm)"
             )
+        if scope.max_requests or set(scope.lifecycle) - {"abort_all"}:
+            raise UnknownSubject(
+                "of the engine's life the reference scheduler knows abort_all only; such a scope is for vLLM (--subject vllm)"
+            )
         if scope.ranks > 1:
             raise UnknownSubject("the reference scheduler has one rank; several ranks are for vLLM (--subject vllm)")
+        if scope.load_failures or any(map(scope.loads_in_step, range(len(scope.requests)))):
+            raise UnknownSubject(
+                "the reference scheduler has no load failures and no synchronous loads; such a scope is for vLLM (--subject vllm)"
+            )
         self.scope = scope
         self.records = False
         self._policy_name, self._mutant = policy, mutant
@@ -105,6 +119,8 @@ class ReferenceSubject:
                     self.scheduler.add_request(self._request(name))
                 case Abort(name):
                     self.scheduler.abort(name)
+                case AbortAll():
+                    self.scheduler.abort_all()
                 case Schedule():
                     step = self._announced(self.scheduler.schedule())
                 case Update():

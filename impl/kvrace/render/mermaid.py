@@ -6,7 +6,19 @@ import re
 from collections.abc import Iterable, Sequence
 
 from kvmodel.errors import KvraceError
-from kvmodel.events import Abort, Add, Lose, Schedule, TransferEnds, Update
+from kvmodel.events import (
+    Abort,
+    AbortAll,
+    Add,
+    AddAgain,
+    Lose,
+    Pause,
+    Reset,
+    Resume,
+    Schedule,
+    TransferEnds,
+    Update,
+)
 from kvmodel.playback import Frame
 from kvrace.render.rows import Row, rows_of, starts
 from kvrace.trace import RecordedTrace
@@ -48,11 +60,11 @@ def _event(before: Frame, frame: Frame, row: Row, number: int) -> list[str]:
     """The event as a numbered arrow, then what the scheduler did with it."""
     text = f"{number}. {frame.event}"
     match frame.event:
-        case Add() | Abort():
+        case Add() | Abort() | AddAgain() | AbortAll() | Reset() | Pause() | Resume():
             lines = [_arrow("client", "scheduler", text), *_note(row.scheduler)]
         case Schedule():
             lines = [_arrow("scheduler", "scheduler", f"{number}. {row.scheduler}")]
-        case Update(reports) if reports:
+        case Update(reports, _, failures) if reports or failures:
             lines = [_arrow("connector", "scheduler", text), *_note(row.scheduler.removeprefix("update").lstrip(", "))]
         case Update():
             lines = [_arrow("scheduler", "scheduler", text), *_note(row.scheduler.removeprefix("update").lstrip(", "))]

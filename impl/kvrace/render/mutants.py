@@ -32,6 +32,8 @@ def kill_table_row(row: Row) -> Table:
 
 
 def _conformance(row: Row) -> str:
+    if row.result.conformance is None and not row.interrupted:
+        return "not held against the specification, which does not know the scope"
     return f"diverges: {row.divergence.divergence.short}" if row.divergence else "conforms"
 
 

@@ -49,6 +49,8 @@ def _state(frame: Frame) -> dict[str, list[str]]:
         "free": [_numbers(seen.free)] if seen.free else [],
         "held back": [_numbers(seen.held_back)] if seen.held_back else [],
         "running": [_transfer(transfer) for transfer in world.transfers],
+        "of earlier requests": [_transfer(transfer) for transfer in world.earlier],
+        "paused": [world.paused] if world.paused else [],
         "in flight": [_step(step) for step in world.steps],
         "engine": ["busy" if seen.pending else "idle"],
     }

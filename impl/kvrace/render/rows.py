@@ -9,8 +9,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from kvmodel.events import Abort, Add, Lose, Report, ReportKind, Schedule, TransferEnds, Update
+from kvmodel.events import (
+    Abort,
+    AbortAll,
+    Add,
+    AddAgain,
+    FailedPart,
+    Lose,
+    Pause,
+    Report,
+    ReportKind,
+    Reset,
+    Resume,
+    Schedule,
+    TransferEnds,
+    Update,
+)
 from kvmodel.playback import Frame
+from kvmodel.port import ResetAnswer
 
 _HOW: dict[ReportKind, str] = {
     "due": "done",
@@ -18,11 +34,13 @@ _HOW: dict[ReportKind, str] = {
     "unsolicited": "done (unasked)",
     "late": "done (too early)",
     "expired": "time is up",
+    "earlier": "done (the earlier)",
 }
 Place = Literal["free", "kept", "owned"]
 Touch = Literal["load", "save", "step"]
 TOUCH_SIGNS: dict[Touch, str] = {"load": "↓", "save": "↑", "step": "•"}
 CACHED_SIGN = "≡"
+SPOILED_SIGN = "!"
 CELL_MEANINGS = {
     "×": "A×1: owner and reference count",
     "kept": "kept: held back until a dispatched step is over",
@@ -31,7 +49,15 @@ CELL_MEANINGS = {
     "@": "A@2: the part of rank 2",
     "•": "•A: a dispatched step works here for A",
     "≡": "≡: offered by the prefix cache",
+    SPOILED_SIGN: f"{SPOILED_SIGN}: holds something else than it should, since a load failed",
 }
+_FAILED: dict[FailedPart, str] = {
+    "all": "{} invalid",
+    "first": "{} invalid (first block)",
+    "last": "{} invalid (last block)",
+    "id": "{} failed",
+}
+"""How the connector's lane says that the load of a request failed."""
 LANE_MEANINGS = {
     "keeps": "keeps A: A is over, its blocks are held",
     "drops": "drops A: A is forgotten, its blocks are free",
@@ -80,6 +106,7 @@ class BlockState:
     twice: bool
     cached: bool
     touches: tuple[tuple[Touch, str], ...]
+    spoiled: bool = False
 
     @property
     def holder(self) -> str:
@@ -91,7 +118,8 @@ class BlockState:
 
     def __str__(self) -> str:
         touches = "".join(TOUCH_SIGNS[kind] + name for kind, name in self.touches)
-        return self.holder + (CACHED_SIGN if self.cached else "") + (f" {touches}" if touches else "")
+        signs = (CACHED_SIGN if self.cached else "") + (SPOILED_SIGN if self.spoiled else "")
+        return self.holder + signs + (f" {touches}" if touches else "")
 
 
 def at_rank(name: str, rank: int) -> str:
@@ -122,8 +150,8 @@ def _client(frame: Frame) -> str:
     match frame.event:
         case Add(name, claims):
             words.append(f"add {name}" if claims else f"add {name} (unclaimed)")
-        case Abort(name):
-            words.append(f"abort {name}")
+        case Abort() | AbortAll() | AddAgain() | Reset() | Pause() | Resume():
+            words.append(str(frame.event))
     words += [f"{name} over" for name in frame.response.notices]
     return ", ".join(words)
 
@@ -134,6 +162,8 @@ def _scheduler(before: Frame, frame: Frame) -> str:
     match frame.event:
         case Schedule() if step and step.scheduled:
             words.append("schedule " + "+".join(entry.request for entry in step.scheduled))
+        case Reset():
+            words += _reset(frame.response.reset)
         case Schedule():
             words.append("schedule")
         case Update():
@@ -148,11 +178,21 @@ def _scheduler(before: Frame, frame: Frame) -> str:
     return ", ".join(words)
 
 
+def _reset(answer: ResetAnswer | None) -> list[str]:
+    """What the scheduler did with a reset, and said of it."""
+    if answer is None:
+        return []
+    said = "raises" if answer.refusal else "resets" if answer.done else "refuses"
+    return [*(f"preempts {name}" for name in answer.preempted), said]
+
+
 def _connector(before: Frame, frame: Frame) -> str:
     words = []
     match frame.event:
-        case Update(reports):
-            words += _reported(reports)
+        case Update(reports, _, failures):
+            words += [*_reported(reports), *(_FAILED[failure.part].format(failure.request) for failure in failures)]
+        case Schedule(later, missing):
+            words += [*(f"load {name} later" for name in later), *(f"no load {name}" for name in missing)]
         case TransferEnds(name, direction, rank):
             words.append(f"{direction} {at_rank(name, rank)} ends")
         case Lose(name, direction, rank):
@@ -162,12 +202,13 @@ def _connector(before: Frame, frame: Frame) -> str:
 
 def starts(before: Frame, frame: Frame) -> list[str]:
     """The transfers that the event made begin."""
-    known = {(t.request, t.direction, t.blocks) for t in before.world.transfers}
+    known = {(t.request, t.direction, t.blocks) for t in before.world.unreported}
     begun = [
         f"{transfer.direction} {transfer.request} starts" + ("" if transfer.claimed else " (hidden)")
         for transfer in frame.world.transfers
-        if (transfer.request, transfer.direction, transfer.blocks) not in known
+        if (transfer.request, transfer.direction, transfer.blocks) not in known and not transfer.failed
     ]
+    begun += [f"load {load.request} in the step" for load in frame.response.loads if load.in_step]
     return list(dict.fromkeys(begun))  # all ranks at once
 
 
@@ -187,11 +228,12 @@ def _block_state(frame: Frame, block: int, count: int) -> BlockState:
     place: Place = "free" if block in seen.free else "kept" if block in seen.held_back else "owned"
     owners = tuple(name for name, blocks in seen.owned if block in blocks)
     twice = seen.free.count(block) > 1
-    return BlockState(place, owners, count, twice, block in seen.cached, tuple(_touches(frame, block)))
+    spoiled = block in dict(frame.world.spoiled)
+    return BlockState(place, owners, count, twice, block in seen.cached, tuple(_touches(frame, block)), spoiled)
 
 
 def _touches(frame: Frame, block: int) -> Iterator[tuple[Touch, str]]:
-    for transfer in frame.world.transfers:
+    for transfer in frame.world.unreported:
         if not transfer.over and block in transfer.blocks:
             yield transfer.direction, at_rank(transfer.request, transfer.rank)
     for name in sorted({a.request for step in frame.world.steps for a in step.accesses if block in a.blocks}):

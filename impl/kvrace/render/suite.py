@@ -52,7 +52,7 @@ def suite_table(cases: Sequence[CaseTours], folder: Path, files: int) -> Rendera
 
 
 def _numbers(cases: Sequence[CaseTours]) -> list[str]:
-    total = _totals(cases)
+    total = totals(cases)
     return [
         *(f"{total[name]:,}" for name in ("transitions", "tours", "calls")),
         f"{total['calls_per_transition']:.2f}",
@@ -61,7 +61,8 @@ def _numbers(cases: Sequence[CaseTours]) -> list[str]:
     ]
 
 
-def _totals(cases: Sequence[CaseTours]) -> dict[str, Any]:
+def totals(cases: Sequence[CaseTours]) -> dict[str, Any]:
+    """The figures of all cases together, by their names in the JSON."""
     transitions, calls = sum(case.transitions for case in cases), sum(case.calls for case in cases)
     cost, bound = sum(case.cost for case in cases), sum(case.bound for case in cases)
     return {
@@ -87,12 +88,12 @@ def suite_json(name: str, cases: Sequence[CaseTours], files: Sequence[Sequence[s
         "scope": name,
         "contract": str(first.contract),
         "reset_price": first.reset_price,
-        **_totals(cases),
+        **totals(cases),
         "cases": [
             {
                 "scope": case.scope.as_dict(),
                 "subject": case.identity._asdict(),
-                **_totals([case]),
+                **totals([case]),
                 "seconds": round(case.seconds, 3),
                 "files": list(names),
             }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from kvmodel.early import EARLY
 from kvmodel.events import Abort, Add, Event, Lose, Report, ReportKind, Schedule, TransferEnds, Update
+from kvmodel.life import LifeEvent
 from kvrace.render.rows import at_rank
+from kvrace.reproducer.failures import failure_arguments, failure_lines, failure_words, mended_lines
+from kvrace.reproducer.life import is_over, life_statements, life_words, lookup_lines, name_of_transfer
 from kvrace.reproducer.order import Call, Order
 from kvrace.reproducer.text import WIDTH, comment_lines, enclosed, quoted
 
@@ -17,6 +18,7 @@ _HOW: dict[ReportKind, str] = {
     "unsolicited": ", which nobody asked for",
     "late": ", whose bytes still land",
     "expired": ", because its time is up",
+    "earlier": " for its earlier request",
 }
 
 
@@ -53,18 +55,18 @@ def _words(order: Order, call: Call) -> str:
             return f"The {direction} of {at_rank(name, rank)} is over, {told}."
         case Lose(name, direction, rank):
             return f"The {direction} of {at_rank(name, rank)} is over, and will never be reported."
-        case Update(reports, stops):
-            return _words_of_update(call.step, reports, stops)
+        case Update():
+            return _words_of_update(call.step, call.event)
+        case _ if isinstance(call.event, LifeEvent):
+            return life_words(call.event)
 
 
-def _words_of_update(step: int, reports: Iterable[Report], stops: tuple[str, ...]) -> str:
-    told = [f"the {report.direction} of {_name_in(report)}{_HOW[report.kind]}" for report in reports]
-    words = f"The output of step {step}"
-    if told:
-        words += f" reports {' and '.join(told)}"
-    if stops:
-        words += f"{' and' if told else ''} has a stop token for {', '.join(stops)}"
-    return f"{words}{'' if told or stops else ' is processed'}."
+def _words_of_update(step: int, event: Update) -> str:
+    told = [f"the {report.direction} of {_name_in(report)}{_HOW[report.kind]}" for report in event.reports]
+    said = [f"reports {' and '.join(told)}"] if told else []
+    said += failure_words(event)
+    said += [f"has a stop token for {', '.join(event.stops)}"] if event.stops else []
+    return f"The output of step {step} {' and '.join(said) or 'is processed'}."
 
 
 def _statements(order: Order, call: Call, watched: frozenset[str]) -> list[str]:
@@ -89,18 +91,20 @@ def _statements(order: Order, call: Call, watched: frozenset[str]) -> list[str]:
             return [f"connector.running.pop(({quoted(direction)}, {quoted(name)}), None)"]
         case Update():
             return _update(order, call, event, watched)
+        case _ if isinstance(event, LifeEvent):
+            return life_statements(order, call, event, watched)
 
 
 def _schedule(order: Order, call: Call, watched: frozenset[str]) -> list[str]:
     step = f"step_{call.step}"
-    lines = [f"{step} = scheduler.schedule()"]
+    lines = [*lookup_lines(order, call.event), f"{step} = scheduler.schedule()"]
     if "dismissed" in watched:
         lines.append(f"dismissed += {step}.finished_req_ids")
     if "known" in watched:
         lines.append(f"known |= {step}.num_scheduled_tokens.keys()")
     if "used" in watched and call.step in order.in_flight:
         lines.append(f"used_{call.step} = used_blocks(scheduler, {step})")
-    return lines
+    return [*lines, *mended_lines(order, call)]
 
 
 def _update(order: Order, call: Call, event: Update, watched: frozenset[str]) -> list[str]:
@@ -110,6 +114,7 @@ def _update(order: Order, call: Call, event: Update, watched: frozenset[str]) ->
         names = [report for report in event.reports if report.direction == direction]
         if names:
             arguments.append(_argument(keyword, _reported(order, call, direction, names)))
+    arguments += failure_arguments(event)
     if event.stops:
         arguments.append(f"stopped=[{_names(list(event.stops))}]")
     last = call is order.calls[-1]
@@ -122,7 +127,7 @@ def _update(order: Order, call: Call, event: Update, watched: frozenset[str]) ->
         lines.append(f"{outputs}scheduler.update_from_output({step}, output)")
     if "notices" in watched:
         lines.append("notices += final_notices(outputs)")
-    return lines
+    return [*failure_lines(event), *lines]
 
 
 def _argument(keyword: str, items: list[str]) -> str:
@@ -137,12 +142,12 @@ def _argument(keyword: str, items: list[str]) -> str:
 
 def _reported(order: Order, call: Call, direction: str, reports: list[Report]) -> list[str]:
     """The ids in one set of an output: those of transfers that are over, and those that are reported in spite of it."""
-    due = [report for report in reports if report.kind == "due"]
+    due = [report for report in reports if is_over(report)]
     early = [report for report in reports if report.kind in EARLY]
     again = [report for report in reports if report.kind == "duplicate" and order.told_before(call.number, report)]
     other = [report for report in reports if report not in (*due, *early)]
     calls = [
-        f"*connector.{method}({quoted(direction)}, {_names(list(map(_name_in, told)))})"
+        f"*connector.{method}({quoted(direction)}, {_names(list(map(name_of_transfer, told)))})"
         for method, told in (("over", [*due, *again]), ("too_early", early))
         if told
     ]

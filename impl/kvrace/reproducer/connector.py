@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kvrace.reproducer.failures import method_lines, run_lines, start_lines
+from kvrace.reproducer.life import again_lines
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece
 from kvrace.reproducer.ranks import rank_methods
@@ -35,6 +37,8 @@ def _life(order: Order, reports_all: bool) -> list[list[str]]:
         *([_over(order)] if order.reports_due or order.early or reports_all else []),
         *([_too_early()] if order.early else []),
         *([_ends()] if order.scope.separate_ends and order.separate_ends else []),
+        *([again_lines(order)] if order.reuses else []),
+        *method_lines(order),
     ]
 
 
@@ -47,6 +51,8 @@ def _start(order: Order, watched: frozenset[str]) -> list[str]:
         "        super().__init__(vllm_config, role, kv_cache_config)",
         '        self.running = {}  # ("load", "A") -> block ids',
         *(["        self.loaded = set()"] if order.loads and not order.scope.loads_again else []),
+        *start_lines(order),
+        *(["        self.answers = {}  # to lookups, where they are not the usual ones"] if order.lookups else []),
         *(
             ["        self.told = set()  # reported, and still running"]
             if order.early and order.scope.ranks == 1
@@ -68,13 +74,15 @@ def _runs(order: Order, kind: str, blocks: str) -> str:
 def _loads(order: Order) -> list[str]:
     again = order.scope.loads_again
     done = '("load", name) in self.running' if again else "name in self.loaded"
+    changed = ["        if name in self.answers:", "            return self.answers[name]"] if order.lookups else []
     return [
         "    def get_num_new_matched_tokens(self, request, num_computed_tokens):",
         "        name = request.request_id",
+        *changed,
         f"        if name not in LOADS or {done}:",
         "            return 0, False",
         "        offered = max(0, len(PROMPTS[name]) * BLOCK_SIZE - num_computed_tokens)",
-        "        return offered, offered > 0",
+        f"        return offered, offered > 0{' and name not in LOADS_IN_STEP' if order.loads_in_step else ''}",
         "",
         "    def update_state_after_alloc(self, request, blocks, num_external_tokens):",
         "        if num_external_tokens > 0:",
@@ -82,7 +90,7 @@ def _loads(order: Order) -> list[str]:
         "            last = len(PROMPTS[name])",
         "            first = last - num_external_tokens // BLOCK_SIZE",
         *([] if again else ["            self.loaded.add(name)"]),
-        f"            {_runs(order, 'load', 'blocks.get_block_ids()[0][first:last]')}",
+        *run_lines(order, _runs(order, "load", "blocks.get_block_ids()[0][first:last]")),
     ]
 
 
@@ -116,7 +124,9 @@ def _request_finished(order: Order, watched: frozenset[str]) -> list[str]:
 
 
 def _over(order: Order) -> list[str]:
-    ran = "[name for name in ran if (kind, name) not in self.told]" if order.early else "ran"
+    name = "name[-1]" if order.reuses else "name"
+    untold = " if (kind, name) not in self.told" if order.early else ""
+    ran = f"[{name} for name in ran{untold}]" if order.early or order.reuses else "ran"
     return [
         "    def over(self, kind, *names):",
         '        """These transfers are over: the names of those that ran, to be reported."""',

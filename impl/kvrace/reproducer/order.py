@@ -8,7 +8,19 @@ from dataclasses import dataclass, replace
 from kvmodel.contract import Contract
 from kvmodel.early import EARLY
 from kvmodel.errors import KvraceError
-from kvmodel.events import Add, Event, Report, Schedule, TransferEnds, Update
+from kvmodel.events import (
+    AbortAll,
+    Add,
+    AddAgain,
+    Event,
+    Pause,
+    Report,
+    Reset,
+    Resume,
+    Schedule,
+    TransferEnds,
+    Update,
+)
 from kvmodel.scope import Scope
 
 
@@ -34,9 +46,15 @@ class Order:
 
     @classmethod
     def of(cls, scope: Scope, contract: Contract, events: tuple[Event, ...]) -> Order:
-        """Raises KvraceError for an order that no scheduler can play."""
+        """Raises KvraceError for an order that no scheduler can play, or in a scope that the generated test cannot make."""
+        unknown = [name for name in ("steps", "load_blocks", "window", "drafts") if getattr(scope, name)]
+        if unknown:
+            raise KvraceError(
+                f"a test without kvrace cannot make a scope with {unknown[0].replace('_', ' ')}; use --as text"
+            )
         calls: list[Call] = []
         added: set[str] = set()
+        again: list[str] = []
         flying: deque[int] = deque()
         before: tuple[int, ...] = ()
         steps = 0
@@ -57,9 +75,13 @@ class Order:
                     raise KvraceError(f"event {number} '{event}': {name} was already added")
                 case Add(name):
                     added.add(name)
+                case AddAgain(name):
+                    again.append(name)
             for name in _requests(event):
                 if name not in added:
                     raise KvraceError(f"event {number} '{event}': {name} was not added")
+            if len(set(again)) < len(again):
+                raise KvraceError(f"event {number} '{event}': {again[-1]} was used again already")
             calls.append(Call(number, event, step))
         if not added <= set(scope.names):
             raise KvraceError(f"the scope has no request {sorted(added - set(scope.names))[0]}")
@@ -74,6 +96,24 @@ class Order:
     @property
     def loads(self) -> tuple[str, ...]:
         return tuple(name for name, index in self.requests.items() if self.scope.loads(index))
+
+    @property
+    def loads_in_step(self) -> tuple[str, ...]:
+        return tuple(name for name, index in self.requests.items() if self.scope.loads_in_step(index))
+
+    @property
+    def failures(self) -> bool:
+        return any(update.failures for update in self.updates)
+
+    @property
+    def failed_from(self) -> int:
+        """The number of the event from which on a load has failed; after all events where none does."""
+        failing = (c.number for c in self.calls if isinstance(c.event, Update) and c.event.failures)
+        return next(failing, len(self.calls) + 1)
+
+    @property
+    def schedules(self) -> tuple[Call, ...]:
+        return tuple(call for call in self.calls if isinstance(call.event, Schedule))
 
     @property
     def saves(self) -> tuple[str, ...]:
@@ -98,6 +138,21 @@ class Order:
         return any(isinstance(call.event, TransferEnds) for call in self.calls)
 
     @property
+    def reuses(self) -> bool:
+        return any(isinstance(call.event, AddAgain) for call in self.calls)
+
+    @property
+    def lookups(self) -> bool:
+        """Whether the connector's answers to lookups change."""
+        return any(isinstance(call.event, Schedule) and _asked(call.event) for call in self.calls)
+
+    @property
+    def paused(self) -> bool:
+        """Whether the engine is paused at the end."""
+        pauses = [call.event for call in self.calls if isinstance(call.event, Pause | Resume)]
+        return bool(pauses) and isinstance(pauses[-1], Pause)
+
+    @property
     def takes_scheduler(self) -> bool:
         """Whether the generated ``model_output`` looks at the scheduler."""
         return bool(self.scope.token_budget) or self.scope.ranks > 1
@@ -119,7 +174,7 @@ class Order:
 
     @property
     def reports_due(self) -> bool:
-        return any(report.kind == "due" for update in self.updates for report in update.reports)
+        return any(report.kind in ("due", "earlier") for update in self.updates for report in update.reports)
 
     @property
     def two_of_a_kind(self) -> bool:
@@ -132,11 +187,17 @@ def _most(reports: tuple[Report, ...]) -> int:
     return max(loads, len(reports) - loads)
 
 
+def _asked(event: Schedule) -> tuple[str, ...]:
+    return (*event.later, *event.missing)
+
+
 def _requests(event: Event) -> tuple[str, ...]:
     match event:
-        case Schedule():
+        case AbortAll() | Reset() | Pause() | Resume():
             return ()
-        case Update(reports, stops):
-            return (*(report.request for report in reports), *stops)
+        case Schedule():
+            return _asked(event)
+        case Update(reports, stops, failures):
+            return (*(report.request for report in reports), *(failure.request for failure in failures), *stops)
         case _:
             return (event.request,)

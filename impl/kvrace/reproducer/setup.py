@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvmodel.scope import Scope
+from kvrace.reproducer.failures import constant_lines, policy_lines
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, piece
 from kvrace.reproducer.ranks import AGGREGATOR, rank_constants
@@ -80,6 +81,7 @@ def constants(order: Order, scheduler: str | None) -> list[str]:
     if order.loads:
         lines += ["# The connector offers to load the full blocks of these prompts."]
         lines += enclosed("LOADS = {", string_set(order.loads), "}")
+        lines += constant_lines(order)
     if order.saves:
         lines += ["# The connector saves the blocks of these requests when they are over."]
         lines += enclosed("SAVES = {", string_set(order.saves), "}")
@@ -125,7 +127,7 @@ def _create_scheduler(order: Order) -> Piece:
         '        device_config=DeviceConfig("cpu"),',
         f"        cache_config=CacheConfig(block_size=BLOCK_SIZE, enable_prefix_caching={cached}),",
         "        scheduler_config=SchedulerConfig(",
-        "            max_num_seqs=26,",
+        f"            max_num_seqs={scope.max_requests or 26},",
         "            max_num_batched_tokens=2048,",
         *([f"            max_num_scheduled_tokens={scope.token_budget},"] if scope.token_budget else []),
         "            max_model_len=2048,",
@@ -138,6 +140,7 @@ def _create_scheduler(order: Order) -> Piece:
         '            kv_connector="StubConnector",',
         "            kv_connector_module_path=__name__,",
         '            kv_role="kv_both",',
+        *policy_lines(scope),
         "        ),",
         "    )",
         "    config.cache_config.num_gpu_blocks = NUM_BLOCKS + 1",

@@ -16,6 +16,8 @@ from kvrace.reproducer.assertions import assertion_for
 from kvrace.reproducer.assertions.assertion import Assertion
 from kvrace.reproducer.calls import call_lines
 from kvrace.reproducer.connector import connector_piece
+from kvrace.reproducer.failures import mending_pieces
+from kvrace.reproducer.older import for_release
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, import_lines
 from kvrace.reproducer.setup import constants, setup_pieces
@@ -27,6 +29,12 @@ _CLASS_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_
 _STOCK = {"sync": "Scheduler", "async": "AsyncScheduler"}
 _LICENSE = "# SPDX-License-Identifier: Apache-2.0"
 _LONGEST_KIND = 40
+_CALLED = {
+    "RequestStatus": "vllm.v1.request:RequestStatus",
+    "PauseState": "vllm.v1.core.sched.interface:PauseState",
+    "suppress(": "contextlib:suppress",
+}
+"""What the calls of the test may name, and where it is imported from."""
 _NOTES = {"notices": "notices = []", "dismissed": "dismissed = []", "known": "known = set()"}
 
 
@@ -53,9 +61,10 @@ def _source(recorded: RecordedTrace) -> str:
         *setup_pieces(order),
         connector_piece(order, assertion.watched, assertion.reports_all),
         *workers_pieces(order, assertion.reports_all),
-        *assertion.pieces,
+        *dict.fromkeys((*mending_pieces(order), *assertion.pieces)),
         _test(recorded, order, assertion),
     ]
+    pieces = for_release(pieces, recorded.identity.version)
     head = [
         _LICENSE,
         *_docstring(recorded),
@@ -174,7 +183,7 @@ def _test(recorded: RecordedTrace, order: Order, assertion: Assertion) -> Piece:
         lines.append("    connector = scheduler.connector")
     lines += [f"    {_NOTES[name]}" for name in _NOTES if name in assertion.watched]
     events = _without_unused_steps(events, after)
-    imports = ["vllm.v1.request:RequestStatus"] if any("RequestStatus" in line for line in events) else []
+    imports = [path for word, path in _CALLED.items() if any(word in line for line in [*events, *after])]
     return Piece("\n".join([*lines, "", *events, "", *after]), tuple(imports))
 
 

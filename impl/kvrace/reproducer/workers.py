@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvrace.reproducer.failures import output_arguments
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, piece
 from kvrace.reproducer.ranks import rank_output
@@ -45,8 +46,9 @@ def workers_pieces(order: Order, reports_all: bool) -> list[Piece]:
     needed = ("vllm.v1.outputs:KVConnectorOutput", "vllm.v1.outputs:ModelRunnerOutput")
     if order.scope.ranks > 1:
         return [*helpers, Piece("\n".join(rank_output(order, _sampled(tokens, token), extra, ids)), needed)]
+    more, told = output_arguments(order)
     lines = [
-        f"def model_output({signature}, finished_recving=(), finished_sending=(){extra}):",
+        f"def model_output({signature}, finished_recving=(), finished_sending=(){more}{extra}):",
         '    """The sampled tokens, and what the connector reports."""',
         "    names = list(step.num_scheduled_tokens)",
         "    return ModelRunnerOutput(",
@@ -56,6 +58,7 @@ def workers_pieces(order: Order, reports_all: bool) -> list[Piece]:
         "        kv_connector_output=KVConnectorOutput(",
         f"            finished_recving={ids}(finished_recving),",
         f"            finished_sending={ids}(finished_sending),",
+        *told,
         "        ),",
         "    )",
     ]

@@ -14,25 +14,25 @@ from pathlib import Path
 from typing import Any
 
 from kvmodel.port import UnknownSubject
-from kvmodel.scope import Scheduling, Scope
+from kvmodel.scope import SCHEDULINGS, Scheduling, Scope
 from kvrace.patch.active import check_what_was_imported
+from kvrace.vllm import differences
 from kvrace.vllm.environment import import_vllm, make_config
 from kvrace.vllm.moves import MOVING
 
 _STATUSES = ("WAITING", "WAITING_FOR_REMOTE_KVS", "RUNNING", "PREEMPTED", "FINISHED_STOPPED", "FINISHED_ABORTED")
 _SIGNATURES: dict[str, tuple[str, ...]] = {
-    "Scheduler.__init__": ("vllm_config", "kv_cache_config", "structured_output_manager", "block_size"),
+    "Scheduler.__init__": ("vllm_config", "kv_cache_config", "structured_output_manager"),
     "Scheduler.add_request": ("request",),
     "Scheduler.finish_requests": ("request_ids", "finished_status"),
     "Scheduler.schedule": (),
     "Scheduler.update_from_output": ("scheduler_output", "model_runner_output"),
     "Scheduler.has_requests": (),
-    "Scheduler._update_from_kv_xfer_finished": ("kv_connector_output",),
+    "Scheduler._update_from_kv_xfer_finished": (),
     "Scheduler._free_blocks": ("request",),
     "Scheduler._connector_finished": ("request",),
-    "Request.__init__": ("request_id", "prompt_token_ids", "sampling_params", "block_hasher", "arrival_time"),
-    "ModelRunnerOutput.__init__": ("req_ids", "req_id_to_index", "sampled_token_ids", "kv_connector_output"),
-    "KVConnectorOutput.__init__": ("finished_sending", "finished_recving", "invalid_block_ids"),
+    "Request.__init__": ("request_id", "prompt_token_ids", "sampling_params", "arrival_time", "priority"),
+    "ModelRunnerOutput.__init__": ("req_ids", "req_id_to_index", "sampled_token_ids"),
     "KVConnectorBase_V1.get_num_new_matched_tokens": ("request", "num_computed_tokens"),
     "KVConnectorBase_V1.update_state_after_alloc": ("request", "blocks", "num_external_tokens"),
     "KVConnectorBase_V1.request_finished": ("request", "block_ids"),
@@ -63,15 +63,14 @@ class Api:
         from vllm import SamplingParams
         from vllm.distributed.kv_events import EventPublisher
         from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1
-        from vllm.utils.hashing import sha256
+        from vllm.v1 import outputs
         from vllm.v1.core import block_pool, kv_cache_utils, single_type_kv_cache_manager
         from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
-        from vllm.v1.core.kv_cache_manager import KVCacheBlocks
-        from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+        from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
+        from vllm.v1.core.sched import interface
         from vllm.v1.core.sched.output import SchedulerOutput
         from vllm.v1.core.sched.scheduler import Scheduler
         from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec, SlidingWindowSpec
-        from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
         from vllm.v1.request import Request, RequestStatus
         from vllm.v1.structured_output import StructuredOutputManager
         from vllm.v1.utils import ConstantList
@@ -80,8 +79,9 @@ class Api:
 
         register()
         self.folder = str(Path(vllm.__file__).parents[1])
-        self.scheduler, self.async_scheduler, self.request = Scheduler, AsyncScheduler, Request
+        self.scheduler, self.async_scheduler, self.request = Scheduler, differences.async_scheduler(), Request
         self.block_pool, self.block = block_pool.BlockPool, kv_cache_utils.KVCacheBlock
+        self.cache_manager = KVCacheManager
         self.free_queue = kv_cache_utils.FreeKVCacheBlockQueue
         self.single_type_manager = single_type_kv_cache_manager.SingleTypeKVCacheManager
         self.left_alone: dict[type, str] = {
@@ -94,16 +94,20 @@ class Api:
             KVCacheBlocks: "an immutable result",
         }
         self.aborted = RequestStatus.FINISHED_ABORTED
+        states = getattr(interface, "PauseState", None)
+        self.may_ask_later = differences.may_ask_later(KVConnectorBase_V1)
+        self.pause_states: dict[str, Any] = {} if states is None else dict(states.__members__)
         self._statuses = RequestStatus
         self._sampling_params = SamplingParams
         self._spec, self._window_spec = FullAttentionSpec, SlidingWindowSpec
         self._cache_config, self._group = KVCacheConfig, KVCacheGroupSpec
         self._structured = StructuredOutputManager
         self.scheduler_output = SchedulerOutput
-        self._connector_output, self._runner_output = KVConnectorOutput, ModelRunnerOutput
+        self._runner_output, self._reports = outputs.ModelRunnerOutput, differences.reports_kind(outputs)
+        self._constant_fields = differences.constant_fields(self._runner_output)
+        self._sampled = differences.sampled_tokens(self._runner_output)
         self._connector_base = KVConnectorBase_V1
-        kv_cache_utils.init_none_hash(sha256)
-        self._hasher: Callable[[int], Any] = lambda size: kv_cache_utils.get_request_block_hasher(size, sha256)
+        self._hasher = differences.block_hasher(kv_cache_utils)
 
     def _refuse(self, what: str) -> UnknownSubject:
         return UnknownSubject(f"the adapter does not know this vLLM ({self.version}): {what}")
@@ -113,10 +117,12 @@ class Api:
             "Scheduler": self.scheduler,
             "Request": self.request,
             "ModelRunnerOutput": self._runner_output,
-            "KVConnectorOutput": self._connector_output,
             "KVConnectorBase_V1": self._connector_base,
         }
-        for path, expected in _SIGNATURES.items():
+        reports = "ModelRunnerOutput" if self._reports is None else "KVConnectorOutput"
+        classes[reports] = self._reports or self._runner_output
+        signatures = [*_SIGNATURES.items(), (f"{reports}.__init__", ("finished_sending", "finished_recving"))]
+        for path, expected in signatures:
             owner, method = path.split(".")
             function = getattr(classes[owner], method, None)
             if function is None:
@@ -148,17 +154,35 @@ class Api:
         for name in _OUTPUT_FIELDS:
             if name not in output:
                 raise self._refuse(f"SchedulerOutput has no {name}")
+        if not differences.has_free_list(pool.free_block_queue):
+            raise self._refuse("the pool keeps its free blocks elsewhere")
         managers = scheduler.kv_cache_manager.coordinator.single_type_managers
         if len(managers) != 1 or not hasattr(managers[0], "req_to_blocks"):
             raise self._refuse("the KV-cache manager keeps its block tables elsewhere")
-        asynchronous = self.make_scheduler(self.async_scheduler, make_config(replace(scope, scheduling="async")), scope)
-        self.stock_attributes = {
-            self.scheduler: frozenset(scheduler.__dict__) | frozenset(asynchronous.__dict__),
-            self.request: frozenset(request.__dict__),
-        }
+        stock = set(scheduler.__dict__)
+        if self.async_scheduler is not None:
+            config = make_config(replace(scope, scheduling="async"))
+            stock.update(self.make_scheduler(self.async_scheduler, config, scope).__dict__)
+        self.stock_attributes = {self.scheduler: frozenset(stock), self.request: frozenset(request.__dict__)}
+
+    def check_holds_for_loads(self, what_is: str) -> None:
+        """Raises UnknownSubject, about ``what_is``, on a scheduler that holds no blocks for a load whose request is over: remedies
+        and planted faults change what a scheduler does that holds them."""
+        if not differences.holds_for_loads(self.scheduler):
+            raise UnknownSubject(
+                f"{what_is} for vLLM 0.16.0 and later, whose scheduler holds the blocks of an aborted load; this is {self.version}"
+            )
+
+    @property
+    def schedulings(self) -> tuple[Scheduling, ...]:
+        """The ways of scheduling that this release has."""
+        return SCHEDULINGS if self.async_scheduler is not None else ("sync",)
 
     def scheduler_class(self, scheduling: Scheduling) -> type:
-        chosen: type = self.async_scheduler if scheduling == "async" else self.scheduler
+        """vLLM's own class for a way of scheduling. Raises UnknownSubject where the release has none."""
+        if scheduling not in self.schedulings:
+            raise UnknownSubject(f"vLLM {self.version} has no asynchronous scheduling; use --scheduler sync")
+        chosen: type = self.async_scheduler if scheduling == "async" and self.async_scheduler else self.scheduler
         return chosen
 
     def make_scheduler(self, scheduler_class: type, config: Any, scope: Scope) -> Any:
@@ -167,15 +191,16 @@ class Api:
 
         config.cache_config.num_gpu_blocks = scope.blocks + 1
         shape = {"block_size": scope.block_size, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32}
-        groups = [self._group(["layer"], self._spec(**shape))]
+        groups = [self._group(["layer"], differences.cache_spec(self._spec, **shape))]
         if scope.window:
-            groups.append(self._group(["window"], self._window_spec(**shape, sliding_window=scope.window)))
+            window = differences.cache_spec(self._window_spec, **shape, sliding_window=scope.window)
+            groups.append(self._group(["window"], window))
         cache = self._cache_config(num_blocks=scope.blocks + 1, kv_cache_tensors=[], kv_cache_groups=groups)
         return scheduler_class(
             vllm_config=config,
             kv_cache_config=cache,
             structured_output_manager=self._structured(config),
-            block_size=scope.block_size,
+            **differences.scheduler_arguments(self.scheduler, scope.block_size),
         )
 
     def request_maker(self, scope: Scope, index: int) -> Callable[[], Any]:
@@ -192,10 +217,11 @@ class Api:
                 sampling_params=params,
                 pooling_params=None,
                 arrival_time=float(index),
-                block_hasher=hasher,
                 priority=priority,
+                **arguments,
             )
 
+        arguments = differences.request_arguments(self.request, hasher)
         params = self._sampling_params(max_tokens=scope.output_tokens, ignore_eos=True, stop_token_ids=[99])
         return make
 
@@ -203,12 +229,12 @@ class Api:
         self, names: list[str], tokens: dict[str, list[int]], sending: set[str], receiving: set[str]
     ) -> Any:
         """A ``ModelRunnerOutput`` for the requests of one step, with the connector's reports."""
-        reports = self._connector_output(finished_sending=sending or None, finished_recving=receiving or None)
         return self._runner_output(
             req_ids=names,
             req_id_to_index={name: index for index, name in enumerate(names)},
-            sampled_token_ids=[tokens.get(name, []) for name in names],
-            kv_connector_output=reports,
+            sampled_token_ids=[self._sampled(tokens.get(name, [])) for name in names],
+            **self._constant_fields,
+            **differences.reports(self._reports, sending, receiving),
         )
 
 

@@ -12,6 +12,7 @@ from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorMetadata
 
 from kvmodel.port import NULL_BLOCK, ConnectorScript, Handover, LoadStarted, UnknownSubject
+from kvrace.vllm.differences import connector_arguments
 
 CONNECTOR_NAME = "KvraceScriptedConnector"
 GROUPS_CONNECTOR_NAME = "KvraceScriptedGroupsConnector"
@@ -26,7 +27,7 @@ class ScriptedConnector(KVConnectorBase_V1):
     """Answers from ``script``; records in ``loads`` and ``handovers``."""
 
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any = None) -> None:
-        super().__init__(vllm_config, role, kv_cache_config)
+        super().__init__(vllm_config, role, **connector_arguments(KVConnectorBase_V1, kv_cache_config))
         self.block_size: int = vllm_config.cache_config.block_size
         self.script: dict[str, ConnectorScript] = {}
         self.loads: list[LoadStarted] = []
@@ -41,10 +42,13 @@ class ScriptedConnector(KVConnectorBase_V1):
 
     # The scheduler half of KVConnectorBase_V1.
 
-    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
-        offered = max(0, self.script[request.request_id].load_tokens - num_computed_tokens)
+    def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int | None, bool]:
+        script = self.script[request.request_id]
+        if script.load_tokens is None:
+            return None, False
+        offered = max(0, script.load_tokens - num_computed_tokens)
         self._computed[request.request_id] = num_computed_tokens
-        return offered, offered > 0
+        return offered, offered > 0 and not script.in_step
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         if num_external_tokens == 0:
@@ -60,7 +64,7 @@ class ScriptedConnector(KVConnectorBase_V1):
         end = start + num_external_tokens
         places = slice(start // self.block_size, -(-end // self.block_size))
         target = table[places] + tuple(block for block in window[places] if block != NULL_BLOCK)
-        self.loads.append(LoadStarted(name, target, table, end, window))
+        self.loads.append(LoadStarted(name, target, table, end, window, self.script[name].in_step))
 
     def build_connector_meta(self, scheduler_output: Any) -> ScriptedMetadata:
         return ScriptedMetadata()

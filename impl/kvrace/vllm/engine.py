@@ -8,17 +8,21 @@ from typing import Any, NamedTuple
 from kvmodel.errors import KvraceError
 from kvmodel.scope import Scope
 
+_DRAFT = 6
+
 
 class Engine(NamedTuple):
-    """``steps`` in flight, 0 for what the scheduling has by itself; ``drafts`` of a step; whether there is a sliding ``window``."""
+    """``steps`` in flight, 0 for what the scheduling has by itself; ``drafts`` of a step; whether there is a sliding ``window``;
+    ``max_requests`` that run at a time, 0 for as many as there are."""
 
     steps: int
     drafts: int
     window: bool
+    max_requests: int
 
     @classmethod
     def of(cls, scope: Scope) -> Engine:
-        return cls(scope.steps, scope.drafts, scope.window > 0)
+        return cls(scope.steps, scope.drafts, scope.window > 0, scope.max_requests)
 
     @property
     def connector(self) -> str:
@@ -61,3 +65,13 @@ def _put_drafts(config: Any, drafts: int) -> None:
         target_model_config=config.model_config,
         target_parallel_config=config.parallel_config,
     )
+
+
+def propose_drafts(scheduler: Any, names: tuple[str, ...], drafts: int) -> None:
+    """What EngineCore does after a step of a synchronous scheduler: it hands over what the workers drafted for the next one. An
+    asynchronous scheduler plans for drafts by itself."""
+    if scheduler.scheduler_config.async_scheduling or not names:
+        return
+    from vllm.v1.outputs import DraftTokenIds
+
+    scheduler.update_draft_token_ids(DraftTokenIds(list(names), [[_DRAFT] * drafts for _ in names]))

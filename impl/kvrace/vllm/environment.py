@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from kvmodel.errors import KvraceError
-from kvmodel.scope import REQUEST_NAMES, Scope
+from kvmodel.scope import REQUEST_NAMES, FailurePolicy, Scope
+from kvrace.vllm import differences
 from kvrace.vllm.engine import Engine
+from kvrace.vllm.failures import failure_policy
 from kvrace.watchdog import describe
 
 _ENVIRONMENT = {
@@ -58,6 +60,8 @@ def import_vllm() -> str:
         os.environ.setdefault(name, value)
     try:
         import vllm
+
+        differences.allow_known_names()
     except KeyboardInterrupt:
         raise
     except ModuleNotFoundError as error:
@@ -156,13 +160,20 @@ def make_config(scope: Scope) -> Any:
         scope.prefix_sharing,
         scope.token_budget,
         bool(scope.priorities),
+        scope.load_failures,
         Engine.of(scope),
     )
 
 
 @cache
 def _make_config(
-    async_scheduling: bool, block_size: int, prefix_caching: bool, token_budget: int, by_priority: bool, engine: Engine
+    async_scheduling: bool,
+    block_size: int,
+    prefix_caching: bool,
+    token_budget: int,
+    by_priority: bool,
+    load_failures: FailurePolicy,
+    engine: Engine,
 ) -> Any:
     import_vllm()
     from vllm.config import (
@@ -179,18 +190,21 @@ def _make_config(
         model_config=model,
         device_config=DeviceConfig("cpu"),
         cache_config=CacheConfig(block_size=block_size, enable_prefix_caching=prefix_caching),
-        scheduler_config=SchedulerConfig(
-            max_num_seqs=len(REQUEST_NAMES),
+        scheduler_config=differences.scheduler_config(
+            SchedulerConfig,
+            async_scheduling,
+            max_num_seqs=engine.max_requests or len(REQUEST_NAMES),
             max_num_batched_tokens=2048,
-            max_num_scheduled_tokens=token_budget or None,
             max_model_len=2048,
             enable_chunked_prefill=True,
-            is_encoder_decoder=False,
-            async_scheduling=async_scheduling,
             policy="priority" if by_priority else "fcfs",
         ),
-        kv_transfer_config=KVTransferConfig(kv_connector=engine.connector, kv_role="kv_both"),
+        kv_transfer_config=KVTransferConfig(
+            kv_connector=engine.connector, kv_role="kv_both", **failure_policy(load_failures)
+        ),
     )
     config.cache_config.block_size = block_size
+    if token_budget:
+        differences.set_token_budget(config, token_budget)
     engine.put_into(config)
     return config

@@ -13,6 +13,7 @@ from typing import Any
 from kvmodel.scope import Scope
 from kvrace.mutants import Mutant
 from kvrace.vllm.api import load_api
+from kvrace.vllm.failure_faults import FAILURE_FAULTS
 from kvrace.vllm.rank_faults import RANK_FAULTS
 from kvrace.vllm.ranks import aggregator_class
 from kvrace.vllm.subject import VllmSubject
@@ -168,9 +169,52 @@ def _holds_a_reference(base: type) -> type:
     return Mutated
 
 
+def _resets_without_a_word(base: type) -> type:
+    class Mutated(base):
+        def reset_prefix_cache(self, *args: Any, **kwargs: Any) -> bool:
+            return True
+
+    return Mutated
+
+
+def _preempts_nobody(base: type) -> type:
+    class Mutated(base):
+        def reset_prefix_cache(self, reset_running_requests: bool = False, *args: Any) -> bool:
+            done: bool = super().reset_prefix_cache(False, *args)
+            if reset_running_requests and not done:
+                raise RuntimeError("the prefix cache is in use")
+            return done
+
+    return Mutated
+
+
+def _stays_paused(base: type) -> type:
+    class Mutated(base):
+        def set_pause_state(self, pause_state: Any) -> None:
+            super().set_pause_state(max(pause_state, self.pause_state))
+
+    return Mutated
+
+
+def _frees_the_window_early(base: type) -> type:
+    class Mutated(base):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            coordinator = self.kv_cache_manager.coordinator
+            remove, requests = coordinator.remove_skipped_blocks, self.requests
+            coordinator.remove_skipped_blocks = lambda name, tokens, *a, **k: remove(
+                name, tokens + requests[name].num_in_flight_tokens, *a, **k
+            )
+
+    return Mutated
+
+
 _PAIR = Scope(("load", "save"))
 _PAIR_ASYNC = Scope(("load", "save"), "async")
 _SHARED = Scope(("load", "local"), prefix_sharing=True)
+_RESETS = Scope(("local", "save"), prefix_sharing=True, lifecycle=("reset_running",))
+_PAUSES = Scope(("local",), lifecycle=("pause",))
+_WINDOW = Scope(("local", "load"), "async", block_size=2, prompt_blocks=2, output_tokens=3, window=3, blocks=10)
 _TIGHT = Scope(("local", "load"), "async", blocks=2)
 
 _FAULTS: dict[str, tuple[Callable[[type], type], str, str, Scope]] = {
@@ -220,6 +264,12 @@ _FAULTS: dict[str, tuple[Callable[[type], type], str, str, Scope]] = {
         "no-use-after-free",
         _TIGHT,
     ),
+    "frees-the-window-early": (
+        _frees_the_window_early,
+        "blocks leave a sliding window while a step in flight reads them (vLLM <= 0.25.1)",
+        "no-use-after-free",
+        _WINDOW,
+    ),
     "goes-idle-early": (
         _goes_idle_early,
         "the engine goes idle while blocks are held for a transfer",
@@ -233,6 +283,19 @@ _FAULTS: dict[str, tuple[Callable[[type], type], str, str, Scope]] = {
         "finish-once",
         _PAIR,
     ),
+    "resets-without-a-word": (
+        _resets_without_a_word,
+        "a reset of the prefix cache says that it was done, and the cache is as it was",
+        "no-premature-use",
+        _RESETS,
+    ),
+    "preempts-nobody": (
+        _preempts_nobody,
+        "a reset that is to preempt running requests is refused because of them",
+        "no-crash",
+        _RESETS,
+    ),
+    "stays-paused": (_stays_paused, "a pause is never over", "no-stuck", _PAUSES),
     "holds-a-reference": (
         _holds_a_reference,
         "a reference is taken that no request owns",
@@ -246,8 +309,9 @@ _FAULTS: dict[str, tuple[Callable[[type], type], str, str, Scope]] = {
 def vllm_mutants() -> list[Mutant]:
     """The mutants of the vLLM that is installed here. Raises VllmUnavailable or UnknownSubject."""
     api = load_api()
+    api.check_holds_for_loads("the planted faults are")
     mutants = []
-    for name, (change, breaks, meant_for, scope) in _FAULTS.items():
+    for name, (change, breaks, meant_for, scope) in (_FAULTS | FAILURE_FAULTS).items():
         changed = change(api.scheduler_class(scope.scheduling))
         mutants.append(Mutant(name, breaks, meant_for, partial(VllmSubject, scheduler_class=changed), scope))
     for name, (change, breaks, meant_for, scope) in RANK_FAULTS.items():

@@ -8,6 +8,7 @@ from typing import Any
 
 from kvmodel.port import Observation
 from kvrace.vllm.connector import ScriptedConnector
+from kvrace.vllm.differences import free_list
 
 _COUNTERS = ("num_computed_tokens", "num_in_flight_tokens", "num_output_placeholders", "num_stale_output_tokens")
 _QUEUES = ("running", "waiting", "kv_holding_waiting", "skipped_waiting")
@@ -79,8 +80,7 @@ def _owned(managers: Sequence[Any], names: tuple[str, ...]) -> tuple[tuple[str, 
 def _free_queue(queue: Any, limit: int) -> tuple[int, ...]:
     """The ids in the free list, in order. Stops after ``limit`` + 1 blocks, so that a broken list shows as a double free."""
     ids: list[int] = []
-    block = queue.fake_free_list_head.next_free_block
-    tail = queue.fake_free_list_tail
+    block, tail = free_list(queue)
     while block is not None and block is not tail and len(ids) <= limit:
         ids.append(block.block_id)
         block = block.next_free_block

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvrace.capture import StateWalk
 from kvrace.capture_rules import LIKE_STOCK, CaptureRules, Rule, leave_out
+from kvrace.vllm.differences import block_contents, cached_blocks
 
 if TYPE_CHECKING:
     from kvrace.vllm.api import Api
@@ -81,7 +82,7 @@ def _block_getter(kind: type) -> tuple[_Getter, tuple[str, ...], _Getter]:
         names = tuple(getattr(kind, "__slots__", ())) or tuple(kind.__dataclass_fields__)  # type: ignore[attr-defined]
         slots = tuple(name for name in names if name not in ("block_id", "pool"))
         compared = tuple(name for name in slots if name not in ("prev_free_block", "next_free_block"))
-        _BLOCK_GETTERS[kind] = (attrgetter(*slots), slots, attrgetter(*compared))
+        _BLOCK_GETTERS[kind] = (attrgetter(*slots), slots, block_contents(kind, compared))
     return _BLOCK_GETTERS[kind]
 
 
@@ -171,6 +172,7 @@ def _stock_rules(api: Api) -> CaptureRules:
         (request, "prefill_stats"): (leave_out, "statistics for the client"),
         (request, "events"): (leave_out, "statistics for the client"),
         (pool, "blocks"): (_pool_blocks, "in the order of the new names instead of the ids"),
+        (pool, "cached_block_hash_to_block"): (cached_blocks, "blocks under their new names"),
         (queue, "fake_free_list_head"): (_list_end, "an end of the free list"),
         (queue, "fake_free_list_tail"): (_list_end, "an end of the free list"),
     }
@@ -198,6 +200,7 @@ def _stock_rules(api: Api) -> CaptureRules:
             (scheduler, "requests"): "looked up by id; iterated only by finish_requests(None)",
             (api.single_type_manager, "req_to_blocks"): "looked up by id",
             (api.single_type_manager, "num_cached_block"): "looked up by id",
+            (api.cache_manager, "req_to_block_hashes"): "looked up by id",
         },
         block=api.block,
         known=api.stock_attributes,

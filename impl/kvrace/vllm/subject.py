@@ -12,6 +12,7 @@ from typing import Any
 
 from kvmodel.errors import KvraceError
 from kvmodel.events import Abort, Add, Event, Report, Schedule, Update
+from kvmodel.life import LifeEvent
 from kvmodel.port import (
     Capture,
     ConnectorScript,
@@ -19,6 +20,7 @@ from kvmodel.port import (
     DispatchedStep,
     Identity,
     Observation,
+    ResetAnswer,
     Response,
     ScheduledRequest,
     SubjectHang,
@@ -29,7 +31,11 @@ from kvrace.capture import StateWalk
 from kvrace.patch.active import applied_patch, patch_notes
 from kvrace.places import answer_recording
 from kvrace.vllm.api import Api, load_api
+from kvrace.vllm.differences import preempted, resumed
+from kvrace.vllm.engine import propose_drafts
 from kvrace.vllm.environment import make_config
+from kvrace.vllm.failures import check_failures_known, put_failures
+from kvrace.vllm.life import ENTRY_POINTS, check_life, life_rules, play_life
 from kvrace.vllm.moves import moves_of, places_of
 from kvrace.vllm.observation import observe
 from kvrace.vllm.ranks import aggregated, aggregator_class, counts_left, make_aggregator
@@ -41,6 +47,7 @@ _ENTRY_POINTS: dict[type, str] = {
     Abort: "finish_requests",
     Schedule: "schedule",
     Update: "update_from_output",
+    **ENTRY_POINTS,
 }
 
 
@@ -75,9 +82,11 @@ class VllmSubject:
         self.scope = scope
         self.records = False
         self._api: Api = load_api()
+        check_failures_known(self._api, scope)
+        check_life(scope, self._api)
         self._class = scheduler_class or self._api.scheduler_class(scope.scheduling)
         self._config = make_config(scope)
-        self._walk = StateWalk(capture_rules(self._api, self._class))
+        self._walk = StateWalk(life_rules(capture_rules(self._api, self._class), self._api, scope))
         self._foreign = foreign_classes(self._class)
         self._like_stock = compared_like_stock(self._class)
         self._shown = partial(_shown, folders=(self._api.folder, folder))
@@ -87,6 +96,7 @@ class VllmSubject:
         self.aggregator: Any = None
         self._steps: deque[tuple[Any, tuple[str, ...]]] = deque()
         self._pending = False
+        self._delivered: tuple[str, ...] = ()
         self.scheduler: Any = None
 
     @property
@@ -131,7 +141,9 @@ class VllmSubject:
         connector.begin(script)
         step: DispatchedStep | None = None
         notices: tuple[str, ...] = ()
+        self._delivered = ()
         crash: Crash | None = None
+        reset: ResetAnswer | None = None
         try:
             match event:
                 case Add(name):
@@ -142,14 +154,19 @@ class VllmSubject:
                     step = self._schedule()
                 case Update():
                     notices = self._update(event)
+                case _ if isinstance(event, LifeEvent):
+                    again = self._requests
+                    reset = play_life(self.scheduler, event, self._api, lambda name: again[name](), self._crash)
             self._pending = bool(self.scheduler.has_requests())
         except (KeyboardInterrupt, UnknownSubject):
             raise
         except BaseException as error:  # also SystemExit: a scheduler that leaves takes the engine with it
             crash = self._crash(error)
-        return Response(step, tuple(connector.loads), tuple(connector.handovers), notices, crash)
+        told = (tuple(connector.loads), tuple(connector.handovers), notices, crash)
+        return Response(step, *told, reset=reset, delivered=self._delivered)
 
     def _schedule(self) -> DispatchedStep:
+        running = list(self.scheduler.running)
         output = self.scheduler.schedule()
         if not isinstance(output, self._api.scheduler_output):
             raise _WrongAnswer("schedule", output, "SchedulerOutput", self._places.entry("schedule"))
@@ -160,8 +177,8 @@ class VllmSubject:
             entries.append((new.req_id, new.block_ids, True, new.num_computed_tokens))
         cached = output.scheduled_cached_reqs
         for index, name in enumerate(cached.req_ids):
-            resumed = name in cached.resumed_req_ids
-            entries.append((name, cached.new_block_ids[index], resumed, cached.num_computed_tokens[index]))
+            again = resumed(cached, index)
+            entries.append((name, cached.new_block_ids[index], again, cached.num_computed_tokens[index]))
         scheduled = []
         for name, block_ids, replaces, before in entries:
             computed = before + counts[name]
@@ -172,12 +189,16 @@ class VllmSubject:
             scheduled.append(ScheduledRequest(name, blocks, replaces, before, computed, samples_token, window, count))
         samples = tuple(entry.request for entry in scheduled if entry.samples)
         self._steps.append((output, samples))
-        preempted = tuple(sorted(getattr(output, "preempted_req_ids", None) or ()))
-        return DispatchedStep(tuple(scheduled), preempted, tuple(sorted(output.finished_req_ids)))
+        out_of_batch = tuple(sorted(preempted(output, running)))
+        return DispatchedStep(tuple(scheduled), out_of_batch, tuple(sorted(output.finished_req_ids)))
 
     def _update(self, event: Update) -> tuple[str, ...]:
         output, samples = self._steps.popleft()
-        tokens = {name: [_STOP_TOKEN if name in event.stops else _TOKEN] for name in samples}
+        accepted = dict(event.drafts)
+        tokens = {
+            name: [*[_TOKEN] * accepted.get(name, 0), _STOP_TOKEN if name in event.stops else _TOKEN]
+            for name in samples
+        }
 
         def of_rank(reports: Iterable[Report]) -> Any:
             sending = SortedIds(report.request for report in reports if report.direction == "save")
@@ -188,18 +209,18 @@ class VllmSubject:
             answer = of_rank(event.reports)
         else:
             answer = aggregated(self.aggregator, self.scope, event.reports, of_rank)
+        if event.failures:
+            put_failures(answer.kv_connector_output, event.failures, self.scheduler.connector.script)
         outputs = self.scheduler.update_from_output(output, answer)
         if not isinstance(outputs, dict):
             place = self._places.entry("update_from_output")
             raise _WrongAnswer("update_from_output", outputs, "dict of EngineCoreOutputs", place)
-        return tuple(
-            sorted(
-                item.request_id
-                for batch in outputs.values()
-                for item in batch.outputs
-                if item.finish_reason is not None
-            )
-        )
+        if self.scope.drafts:
+            propose_drafts(self.scheduler, samples, self.scope.drafts)
+        items = [item for batch in outputs.values() for item in batch.outputs]
+        if self.scope.load_failures:
+            self._delivered = tuple(sorted(item.request_id for item in items if item.new_token_ids))
+        return tuple(sorted(item.request_id for item in items if item.finish_reason is not None))
 
     def observe(self) -> Observation:
         stock = self._api.stock_attributes[self._api.scheduler] if self._foreign else None

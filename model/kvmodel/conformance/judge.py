@@ -49,9 +49,13 @@ class _Stop(NamedTuple):
 
 
 class Judge:
-    """The relation with one completion policy, for one scope and contract. Raises KvraceError for an unknown policy."""
+    """The relation with one completion policy, for one scope and contract. Raises KvraceError for an unknown policy, and for a
+    scope with events that the relation does not have."""
 
     def __init__(self, policy: str, scope: Scope, contract: Contract) -> None:
+        if scope.lifecycle:
+            words = ", ".join(word.replace("_", " ") for word in scope.lifecycle)
+            raise KvraceError(f"the specification has no {words}: leave out conformance, or that of the scope")
         if scope.window or scope.drafts:
             raise KvraceError(
                 "the specification knows one group of blocks and no drafts: use no --conformance in such a scope"

@@ -109,6 +109,10 @@ def universe_of(scope: Scope, blocks: int | None = None, ids: tuple[str, ...] = 
     may have other ``blocks`` than its scope; ``ids`` names the requests (default: each by its own letter)."""
     if scope.ranks > 1:
         raise KvraceError("the relation knows one rank only; leave out ranks, or play the scope without it")
+    if scope.load_failures or any(map(scope.loads_in_step, range(len(scope.requests)))):
+        raise KvraceError(
+            "steps are not held against the relation where loads fail or are part of a step: use no --conformance in such a scope"
+        )
     requests = tuple(REQUEST.element(name) for name in scope.names)
     size = scope.blocks if blocks is None else blocks
     pool = tuple(BLOCK.element(str(number + 1)) for number in range(size))

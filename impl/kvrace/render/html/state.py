@@ -38,6 +38,9 @@ def _facts(frame: Frame, scope: Scope) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "references", (" ".join(counts),)
     yield "cached", (_blocks(sorted(seen.cached)),) if seen.cached else ()
     yield "transfers", tuple(map(_transfer, world.transfers))
+    if scope.lifecycle:
+        yield "transfers of earlier requests", tuple(map(_transfer, world.earlier))
+        yield "paused", (f"pause {world.paused}",) if world.paused else ()
     yield "steps in flight", tuple(map(_step, world.steps))
     in_step = ("not looked at while a step is in flight",)
     yield "tables", in_step if world.steps else tuple(f"{table}: {', '.join(names)}" for table, names in seen.tables)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from kvmodel.errors import KvraceError, quoted
+from kvrace.reproducer import failures
 from kvrace.reproducer.assertions import blocks, pool, progress, requests
 from kvrace.reproducer.assertions.assertion import Assertion, Translate
 from kvrace.reproducer.order import Order
@@ -22,6 +23,9 @@ _KINDS: tuple[tuple[str, str, Translate], ...] = (
     ("no-use-after-free", r"a step writes ", blocks.step_writes),
     ("no-use-after-free", r".* of the load of [A-Z] while a dispatched step ", blocks.load_under_step),
     ("no-use-after-free", r".* of the load of [A-Z] while the ", blocks.load_under_transfer),
+    ("no-premature-use", r"the prefix cache offers .* whose load has failed", failures.failed_offered),
+    ("no-premature-use", r"a step computes with .* whose load has failed", failures.failed_read),
+    ("no-premature-use", r"the client of ([A-Z]) gets a token ", failures.failed_delivered),
     ("no-premature-use", r"the prefix cache offers ", blocks.offered_early),
     ("no-premature-use", r"a step computes with ", blocks.computed_early),
     ("no-stuck", r"the engine goes idle while [A-Z] is not over$", progress.idle_with_request),

