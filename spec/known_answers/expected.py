@@ -19,7 +19,8 @@ class Answer:
 
     ``has_it``: the first and the last sampled release with it; ``gone_in``: the next one, None where the newest still has it.
     ``property``, ``shape`` and ``function`` say which finding is meant: shape as in a finding's signature, function the place in
-    the scheduler's source; empty ones are not looked at. ``order``: the shortest order on the last release that has it.
+    the scheduler's source; empty ones are not looked at. ``order``: the shortest order on the last release that has it (of a
+    loop, what comes before it); with ``as_given`` it is the order of the report, played as it is.
     """
 
     id: str
@@ -31,8 +32,10 @@ class Answer:
     order: tuple[str, ...]
     has_it: tuple[str, str]
     gone_in: str | None = None
+    blame: str = "scheduler"
     shape: str = ""
     function: str = ""
+    as_given: bool = False
     note: str = ""
 
     @property

@@ -8,36 +8,68 @@ from typing import Any
 from spec.known_answers.expected import Answer
 
 from kvmodel.errors import KvraceError
-from kvmodel.properties import PROPERTY_NAMES
+from kvmodel.events import parse_event
+from kvmodel.properties import Finding
 from kvrace.check import Limits, check
-from kvrace.result import CheckResult, Violation
+from kvrace.places import line_behind, play_recording
+from kvrace.result import Violation
 from kvrace.subjects import SubjectChoice
 from kvrace.trace import write_trace
+from kvrace.watchdog import watched
 
 LIMITS = Limits(max_states=400_000)
+CALL_SECONDS = 10.0
 
 
 def play(answer: Answer, choice: SubjectChoice, traces: Path | None = None) -> dict[str, Any]:
-    """``verdict``: violated, with the order and where it ends, if the finding that is meant was found; holds, if it was not and
-    the scope was exhausted; else incomplete; or refused, if the release cannot be asked, with the reason. Where something was
+    """``verdict``: violated, with the order and where it ends, if the finding that is meant was found; differently, if that order
+    is not the one of the answer; hidden, if the same property is broken there by the other side's fault; holds, if it was not found
+    and the scope was exhausted; else incomplete; or refused, if the release cannot be asked, with the reason. Where something was
     found and ``traces`` is given, the order is written there as a trace file."""
+    if answer.scope.scheduling not in choice.schedulings:
+        return {"verdict": "refused", "why": f"{answer.scope.scheduling} scheduling is not there"}
     try:
-        scopes = choice.cases([answer.scope], None)
-        if not scopes:
-            return {"verdict": "refused", "why": f"{answer.scope.scheduling} scheduling is not there"}
-        result = check(choice.make, scopes, answer.contract, properties=PROPERTY_NAMES, limits=LIMITS)
+        return _given(answer, choice, traces) if answer.as_given else _explored(answer, choice, traces)
     except KvraceError as error:
         return {"verdict": "refused", "why": str(error)}
+
+
+def _explored(answer: Answer, choice: SubjectChoice, traces: Path | None) -> dict[str, Any]:
+    """The whole scope is exhausted; the order is the shortest."""
+    result = check(choice.make, [answer.scope], answer.contract, limits=LIMITS)
     found = next((one for one in result.violations if _is_meant(answer, one)), None)
-    size = {"states": result.states, "beside": _beside(answer, result)}
-    if found is None:
-        return {"verdict": "holds" if result.complete else "incomplete", **size}
+    beside = {one.property for one in result.violations if not _is_meant(answer, one)}
+    size = {"states": result.states, "beside": sorted(beside)}
+    if found is not None:
+        return {**_found(answer, found, choice, traces), **size}
+    hidden = any(one.property == answer.property and one.shape == answer.shape for one in result.violations)
+    return {"verdict": "hidden" if hidden else "holds" if result.complete else "incomplete", **size}
+
+
+def _given(answer: Answer, choice: SubjectChoice, traces: Path | None) -> dict[str, Any]:
+    """The order of the report is played as it is: a shorter one breaks the same property otherwise. It holds where nothing of the
+    property is broken by the end of the order."""
+    with watched(choice.make(answer.scope), CALL_SECONDS) as subject:
+        frames, responses, refused = play_recording(subject, answer.contract, [parse_event(e) for e in answer.order])
+    if refused is not None:
+        return {"verdict": "refused", "why": f"{refused.event}: {refused.guard}"}
+    meant = [one for one in frames[-1].findings if _is_that_property(answer, one)]
+    if not meant:
+        return {"verdict": "holds"}
+    found = meant[0]
+    violation = Violation(
+        found.property, found.blame, found.shape, found.message, line_behind(found, False, responses), answer.scope,
+        subject.identity, answer.contract, tuple(frames), found.blocks,
+    )  # fmt: skip
+    return _found(answer, violation, choice, traces)
+
+
+def _found(answer: Answer, found: Violation, choice: SubjectChoice, traces: Path | None) -> dict[str, Any]:
     measured = {
-        "verdict": "violated",
+        "verdict": "violated" if found.events[: len(answer.order)] == answer.order else "differently",
         "order": list(found.events),
         "location": found.location,
         "message": found.message,
-        **size,
     }
     if traces is not None:
         measured["trace"] = str(write_trace(found, choice.spec, None, traces))
@@ -46,13 +78,10 @@ def play(answer: Answer, choice: SubjectChoice, traces: Path | None = None) -> d
 
 def _is_meant(answer: Answer, found: Violation) -> bool:
     function = (found.location or "").rpartition(" in ")[2]
-    return (
-        found.property == answer.property
-        and answer.shape in ("", found.shape)
-        and answer.function in ("", function)
-    )
+    return _is_that_property(
+        answer, Finding(found.property, found.message, found.blame, found.shape)
+    ) and answer.function in ("", function)
 
 
-def _beside(answer: Answer, result: CheckResult) -> list[str]:
-    """The other properties that are broken in the same scope, which the finding is not to be mistaken for."""
-    return sorted({found.property for found in result.violations if not _is_meant(answer, found)})
+def _is_that_property(answer: Answer, found: Finding) -> bool:
+    return found.property == answer.property and found.blame == answer.blame and answer.shape in ("", found.shape)

@@ -50,7 +50,7 @@ def test_the_options_reach_the_text(kvrace: Any) -> None:
     ("arguments", "message"),
     [
         ((), "Missing option '--requests'. (see kvrace --help)"),
-        (("--requests", "swap"), "unknown request kind 'swap': use one of local, load, save, load_save"),
+        (("--requests", "swap"), "unknown request kind 'swap': use one of local, load, save, load_save, sync_load, sync_load_save"),
         (("--requests", ""), "--requests: the value is empty"),
         (("--requests", "load,load,load,load,load"), "--requests: 5 are too many to explore; use 4 or fewer"),
         (("--requests", "load", "--scheduler", "both"), "unknown scheduler 'both': use sync or async"),

@@ -85,7 +85,7 @@ def diff_command(
 
     \b
     Examples:
-      kvrace diff --patch fix.diff --scope seed       what does a pull request change?
+      kvrace diff --patch fix.diff --scope seed       what a pull request changes
       kvrace diff --subject vllm --subject fixed      kvrace's drop-in scheduler
       kvrace diff --subject vllm --subject mine:Sched --scope seed
       kvrace diff --strict --subject mine:Old --subject mine:New

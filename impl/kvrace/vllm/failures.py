@@ -34,9 +34,9 @@ def check_failures_known(api: Api, scope: Scope) -> None:
     """Raises UnknownSubject for a scope whose load failures this release of vLLM has no words for."""
     if not scope.load_failures:
         return
-    from vllm.v1.outputs import KVConnectorOutput
+    from vllm.v1 import outputs
 
-    fields = getattr(KVConnectorOutput, "__dataclass_fields__", {})
+    fields = getattr(getattr(outputs, "KVConnectorOutput", None), "__dataclass_fields__", {})  # 0.9.2 has no such class
     for is_needed, known, what in (
         (True, "invalid_block_ids" in fields, "load failures (invalid_block_ids, since 0.11.2)"),
         (scope.failed_ids, "failed_recving" in fields, "failed loads by id (failed_recving, since 0.30.0)"),
