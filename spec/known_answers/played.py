@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def _explored(answer: Answer, choice: SubjectChoice, traces: Path | None) -> dic
     size = {"states": result.states, "beside": sorted(beside)}
     if found is not None:
         return {**_found(answer, found, choice, traces), **size}
-    hidden = any(one.property == answer.property and one.shape == answer.shape for one in result.violations)
+    hidden = any(_is_meant(replace(answer, blame=one.blame), one) for one in result.violations)
     return {"verdict": "hidden" if hidden else "holds" if result.complete else "incomplete", **size}
 
 

@@ -58,7 +58,7 @@ class Judge:
             raise KvraceError(f"the specification has no {words}: leave out conformance, or that of the scope")
         if scope.window or scope.drafts:
             raise KvraceError(
-                "the specification knows one group of blocks and no drafts: use no --conformance in such a scope"
+                "the specification knows one group of blocks and no drafts: such a scope is checked without conformance"
             )
         model = Model(policy_named(policy), contract)
         self.policy, self.scope, self.contract = policy, scope, contract

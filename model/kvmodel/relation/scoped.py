@@ -111,7 +111,7 @@ def universe_of(scope: Scope, blocks: int | None = None, ids: tuple[str, ...] = 
         raise KvraceError("the relation knows one rank only; leave out ranks, or play the scope without it")
     if scope.load_failures or any(map(scope.loads_in_step, range(len(scope.requests)))):
         raise KvraceError(
-            "steps are not held against the relation where loads fail or are part of a step: use no --conformance in such a scope"
+            "the relation knows no loads that fail and none inside a step: such a scope is only checked, without conformance"
         )
     requests = tuple(REQUEST.element(name) for name in scope.names)
     size = scope.blocks if blocks is None else blocks

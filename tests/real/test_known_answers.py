@@ -1,0 +1,91 @@
+"""The known-answer set (spec/known-answers.md): reported bugs are found where they are known to be, and not where they were mended.
+
+Each release is played in a process of its own. What is found there is replayed from its trace file, and by the exported test that
+knows nothing of kvrace.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spec.known_answers.__main__ import played_apart
+from spec.known_answers.expected import Answer, answers
+from spec.known_answers.table import measured
+
+from kvrace.lab.catalogue import catalogue
+
+ROOT = Path(__file__).resolve().parents[2]
+NEWEST = catalogue()[-1].version
+
+
+def _asked_of(version: str) -> list[Answer]:
+    return [answer for answer in answers() if version in answer.pair]
+
+
+RELEASES = sorted({version for answer in answers() for version in answer.pair})
+
+
+@pytest.mark.vllm
+@pytest.mark.slow(25)
+@pytest.mark.parametrize("version", RELEASES)
+def test_a_release_answers_as_it_is_known_to(version: str, tmp_path: Path) -> None:
+    asked = _asked_of(version)
+    said = played_apart(version, [answer.id for answer in asked], tmp_path)
+    wrong = {answer.id: said[answer.id] for answer in asked if said[answer.id]["verdict"] != _expected(answer, version)}
+    assert wrong == {}
+    assert {name: _lasting(one) for name, one in said.items()} == {
+        answer.id: _lasting(measured()[version][answer.id]) for answer in asked
+    }
+    traces = sorted({one["trace"] for one in said.values() if "trace" in one})
+    assert len(traces) == sum(_expected(answer, version) == "violated" for answer in asked)
+    if traces:
+        again = _kvrace("replay", *traces, "--subject", f"vllm=={version}")
+        assert again.returncode == 1, again.stderr
+        assert again.stdout.count("still failing") >= len(traces), again.stdout
+
+
+def _expected(answer: Answer, version: str) -> str:
+    return "violated" if version == answer.has_it[1] else "holds"
+
+
+def _lasting(one: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in one.items() if name != "trace"}
+
+
+def _kvrace(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kvrace", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@cache
+def _order_of_releases() -> list[str]:
+    return [release.version for release in catalogue()]
+
+
+@pytest.mark.parametrize("answer", answers(), ids=lambda answer: answer.id)
+def test_the_measured_verdicts_are_the_expected_ones(answer: Answer) -> None:
+    """Cheap, from the file alone: found on the first and the last release that has it and wherever it can be asked between them,
+    clean from the release in which it is gone."""
+    order = _order_of_releases()
+    first, last = map(order.index, answer.has_it)
+    for number, version in enumerate(order):
+        verdict = measured()[version][answer.id]["verdict"]
+        if number == last:
+            assert verdict == "violated"
+        elif first <= number < last:
+            assert verdict in ("violated", "differently"), version
+        elif number > last:
+            assert answer.gone_in is not None and verdict == "holds", version
+    if answer.gone_in is not None:
+        assert order.index(answer.gone_in) == last + 1
+    else:
+        assert answer.has_it[1] == NEWEST
+
+
+def test_every_release_of_the_lab_was_asked() -> None:
+    assert list(measured()) == [release.version for release in catalogue() if not release.cannot]
