@@ -17,7 +17,7 @@ from itertools import product
 from kvmodel.events import FailedPart, Failure, Report, Update
 from kvmodel.port import LoadStarted
 from kvmodel.scope import Scope
-from kvmodel.world import Access, Transfer, World
+from kvmodel.world import Access, Stage, Transfer, World
 
 Spoiled = dict[int, int]
 """Block -> how many tokens at its beginning are right."""
@@ -205,7 +205,15 @@ def kv_before_spoiled(table: Sequence[int], tokens: int, world: World, scope: Sc
     return tokens
 
 
-def without_forgotten(world: World, cached: frozenset[int], free: tuple[int, ...]) -> World:
-    """What is in the pool and not offered by the prefix cache is written before anybody reads it."""
+def without_forgotten(world: World, scope: Scope, cached: frozenset[int], free: tuple[int, ...]) -> World:
+    """What is in the pool and not offered by the prefix cache is written before anybody reads it. A request that had such a block
+    in its table, and waits for another one, has KV up to there at most."""
     forgotten = set(free) - cached
-    return world._replace(spoiled=tuple((block, good) for block, good in world.spoiled if block not in forgotten))
+    requests = tuple(
+        request._replace(computed=kv_before_spoiled(request.table, request.computed, world, scope))
+        if request.stage == Stage.LIVE and forgotten.intersection(request.table)
+        else request
+        for request in world.requests
+    )
+    spoiled = tuple((block, good) for block, good in world.spoiled if block not in forgotten)
+    return world._replace(requests=requests, spoiled=spoiled)

@@ -136,7 +136,7 @@ class Lockstep:
             seen = node.observation if response.crash else self.subject.observe()
         world = apply(node.world, self.scope, self.contract, event, response, script)
         if world.spoiled:
-            world = without_forgotten(world, seen.cached, seen.free)
+            world = without_forgotten(world, self.scope, seen.cached, seen.free)
         transition = Transition(self.scope, event, node.world, node.observation, response, world, seen)
         reached = Node(world, seen, response, judge(transition))
         reached.milestones = milestones_of(transition)

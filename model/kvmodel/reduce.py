@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from kvmodel.allowed import refusal
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError
-from kvmodel.events import AbortAll, Add, Event, Pause, Reset, Resume, Schedule, Update
+from kvmodel.events import AbortAll, Add, Event, Lose, Pause, Reset, Resume, Schedule, TransferEnds, Update
 from kvmodel.lockstep import Lockstep, Node
 from kvmodel.playback import Frame, frame_of
 from kvmodel.port import Subject
@@ -24,7 +24,8 @@ from kvmodel.scope import SWITCHES, Scope
 ATTEMPTS_MAX = 3_000
 """Orders that are played at most; a shortest order of a few events needs some hundred."""
 _PLAINLY = (
-    "scheduling", "block_size", "prompt_blocks", "token_budget", "priorities", "max_requests", "load_failures", *SWITCHES,
+    "scheduling", "steps", "block_size", "prompt_blocks", "load_blocks", "token_budget", "priorities", "max_requests", "window",
+    "drafts", "load_failures", *SWITCHES,
 )  # fmt: skip
 _PLAINER_KINDS = {
     "local": (),
@@ -181,6 +182,17 @@ def _plainer_scopes(scope: Scope) -> Iterator[tuple[Scope, Callable[[Event], Eve
     changes.append({"blocks": 0})
     for change in changes:
         yield from _made(scope, change, _same)
+    if scope.ranks > 1:
+        yield from _made(scope, {"ranks": 1, "ranks_reporting": 0}, _of_the_first_rank)
+
+
+def _of_the_first_rank(event: Event) -> Event | None:
+    """What becomes of an event where there is one rank, whose number is 0."""
+    if isinstance(event, Update):
+        return replace(event, reports=tuple(replace(one, rank=0) for one in event.reports if one.rank == 1))
+    if isinstance(event, TransferEnds | Lose):
+        return replace(event, rank=0) if event.rank == 1 else None
+    return event
 
 
 def _made(

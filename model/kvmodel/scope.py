@@ -82,7 +82,7 @@ LATER_FIELDS = (
 )
 """Fields that came after traces and results were written: left out there while they have their default."""
 _MISSING = object()
-_MOST_LOOKUPS = 4
+MOST_LOOKUPS = 4
 _SAID = {
     "load_blocks": "{} blocks at most by load",
     "window": "window of {} tokens",
@@ -220,8 +220,8 @@ class Scope:
                 "reuse goes with one rank and without separate ends: a transfer of an earlier request ends with its report"
             )
 
-        if "lookup" in self.lifecycle and sum(map(self.loads, range(len(self.requests)))) > _MOST_LOOKUPS:
-            raise KvraceError(f"lookup: at most {_MOST_LOOKUPS} requests may load, since each multiplies the schedules")
+        if "lookup" in self.lifecycle and sum(map(self.loads, range(len(self.requests)))) > MOST_LOOKUPS:
+            raise KvraceError(f"lookup: at most {MOST_LOOKUPS} requests may load, since each multiplies the schedules")
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -25,7 +25,21 @@ from kvmodel.contract import Contract
 from kvmodel.coverage import Coverage
 from kvmodel.drafts import outcomes
 from kvmodel.errors import KvraceError
-from kvmodel.events import Abort, Add, Event, Lose, Report, Schedule, TransferEnds, Update
+from kvmodel.events import (
+    Abort,
+    AbortAll,
+    Add,
+    AddAgain,
+    Event,
+    Lose,
+    Pause,
+    Report,
+    Reset,
+    Resume,
+    Schedule,
+    TransferEnds,
+    Update,
+)
 from kvmodel.failures import possible_failures, sets_of_failures
 from kvmodel.lockstep import Lockstep, Node
 from kvmodel.playback import Frame, frame_of
@@ -39,6 +53,8 @@ from kvmodel.strategies import scopes
 
 REPORTING = ("evenly", "late", "at once")
 """Of the reports that could come with an output, one in two comes, one in four, or all. Each run keeps to one of these."""
+LIFE = (AbortAll, AddAgain, Pause, Reset, Resume)
+"""What the engine and its clients do beside requests and steps."""
 _NUMBER = st.integers(0, 63)
 _BITS_MAX = 16
 _BITS = st.integers(0, (1 << _BITS_MAX) - 1)
@@ -240,9 +256,14 @@ class TransferMachine(RuleBasedStateMachine):
         self.play(event)
 
     @precondition(lambda self: self.allowed(Schedule))
-    @rule()
-    def schedule(self) -> None:
-        self.play(Schedule())
+    @rule(event=_event(Schedule))
+    def schedule(self, event: Event) -> None:
+        self.play(event)
+
+    @precondition(lambda self: self.allowed(*LIFE))
+    @rule(event=_event(*LIFE))
+    def life(self, event: Event) -> None:
+        self.play(event)
 
     @precondition(lambda self: self.allowed(TransferEnds, Lose))
     @rule(event=_event(TransferEnds, Lose))

@@ -57,6 +57,16 @@ def test_with_steps_in_flight_its_tokens_are_delivered_and_the_request_never_end
     assert "never at rest" in orders(result, "no-stuck")
 
 
+def test_a_failed_load_that_is_offered_again_waits_for_what_is_reserved_for_it() -> None:
+    """And what it has lost is not handed over, though its blocks went back without a word to the workers."""
+    result = check_vllm([Scope(("load",), output_tokens=1, load_failures="recompute", loads_again=True)])
+    assert broken(result) == {"no-stuck"}
+    stuck = orders(result, "no-stuck")["never at rest"]
+    assert ", ".join(map(str, stuck)) == "add A, schedule, update load:A invalid:A, schedule, update, schedule"
+    roomy = Scope(("load",), output_tokens=1, blocks=4, load_failures="recompute", loads_again=True)
+    assert broken(check_vllm([roomy])) == set()
+
+
 @pytest.mark.parametrize("name", FAILURE_FAULTS)
 def test_a_fault_in_taking_failures_is_caught_by_the_property_meant_for_it(name: str) -> None:
     mutant = next(mutant for mutant in vllm_mutants() if mutant.name == name)

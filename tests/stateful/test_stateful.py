@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import partial
 from unittest import SkipTest
 
@@ -15,12 +16,13 @@ from kvmodel.errors import KvraceError
 from kvmodel.milestones import MILESTONE_NAMES
 from kvmodel.profiles import PROFILES, profile
 from kvmodel.properties import PROPERTY_NAMES
-from kvmodel.scope import Scope, both_schedulers
+from kvmodel.scope import LATER_FIELDS, Scope, both_schedulers
 from kvmodel.stateful import Broken, PropertyBroken, state_machine
 from kvmodel.strategies import scopes
 from kvrace.check import check
 from kvrace.reference.mutants import MUTANTS
 from kvrace.reference.subject import ReferenceSubject
+from kvrace.vllm.mutants import vllm_mutants
 from tests.stateful.helpers import FROM_NOTHING, REFERENCE_SCOPES, STEPS, fixed, reference, vllm
 
 TO_THE_CRASH = ["add A", "schedule", "abort A", "update load:A save:A"]
@@ -177,22 +179,41 @@ def test_profiles_get_longer_and_unknown_ones_are_refused() -> None:
         profile("fast")
 
 
-def test_scopes_cover_the_whole_vocabulary() -> None:
+@pytest.mark.parametrize("wide", [False, True], ids=["the older fields", "all fields"])
+def test_scopes_cover_the_whole_vocabulary(wide: bool) -> None:
     """Every field of a scope takes more than one value, and every value is one that makes sense."""
     from hypothesis import given
 
     met: dict[str, set] = {}
 
     @settings(max_examples=300, derandomize=True, database=None)
-    @given(scopes())
+    @given(scopes(wide=wide))
     def look(scope: Scope) -> None:
-        for name, value in scope.as_dict().items():
-            met.setdefault(name, set()).add(str(value))
+        for field in fields(scope):
+            met.setdefault(field.name, set()).add(str(getattr(scope, field.name)))
 
     look()
     constant = {name for name, values in met.items() if len(values) == 1}
-    assert constant == {"prompt_blocks", "engine_order"}
+    assert constant == {"prompt_blocks", "engine_order", *(("failed_ids", "ranks_reporting") if wide else LATER_FIELDS)}
     assert MILESTONE_NAMES
+
+
+@pytest.mark.slow
+@pytest.mark.vllm
+@pytest.mark.parametrize("name", ["preempts-nobody", "stays-paused", "hears-one-rank"])
+def test_planted_faults_of_the_wide_vocabulary_are_found_from_nothing(name: str) -> None:
+    mutant = next(mutant for mutant in vllm_mutants() if mutant.name == name)
+    assert broken_by(mutant.make_subject, scopes(most_requests=3, wide=True), mutant.property).frames
+
+
+@pytest.mark.slow
+@pytest.mark.vllm
+def test_wide_scopes_can_all_be_played() -> None:
+    """Whatever is drawn goes together. Only a leak would end the runs, and there is none."""
+    seen = Coverage()
+    machine = state_machine(vllm, scopes(most_requests=4, wide=True), Contract.parse("single"), ("no-leak",), seen)
+    machine.run(settings(PROFILES["ci"], max_examples=200))
+    assert seen.steps > 1_000
 
 
 def test_a_number_of_requests_that_fits_no_pool_is_refused() -> None:

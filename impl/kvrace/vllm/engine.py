@@ -35,10 +35,12 @@ class Engine(NamedTuple):
 
     def put_into(self, config: Any) -> None:
         """Set what vLLM would refuse on a machine without the devices. Raises KvraceError where this vLLM cannot do it."""
+        if (
+            self.drafts
+        ):  # first: vLLM asks whether the model of the environment could be split over the stages of a pipeline
+            _put_drafts(config, self.drafts)
         if self.steps:
             _put_steps(config, self.steps)
-        if self.drafts:
-            _put_drafts(config, self.drafts)
 
 
 def _put_steps(config: Any, steps: int) -> None:
