@@ -54,7 +54,7 @@ def install(version: str, tell: Tell = nobody) -> Place:
     needed = []
     for package in _missing_here(release):
         place = packages_folder() / str(package)
-        if not place.is_dir():
+        if not _is_whole(place, package):
             tell(f"fetching {package.pin}, which vLLM {version} needs …")
         needed.append(_unpacked(package, packages_folder()))
     return Place(version, (folder, *needed))
@@ -71,8 +71,15 @@ def _missing_here(release: Release) -> list[Package]:
 
 
 def _found(release: Release) -> Path | None:
-    places = [releases_folder() / str(package) for package in release.candidates()]
-    return next((place for place in places if place.is_dir()), None)
+    places = [(releases_folder() / str(package), package) for package in release.candidates()]
+    return next((place for place, package in places if _is_whole(place, package)), None)
+
+
+def _is_whole(folder: Path, package: Package) -> bool:
+    """Whether the folder has the module. One that somebody has emptied must not count: what it lacks would be imported from the
+    environment, and that is another release."""
+    spec = PathFinder.find_spec(package.module, [str(folder)])
+    return spec is not None and spec.origin is not None
 
 
 def _first(release: Release, tell: Callable[[Package], None]) -> Path:
@@ -86,18 +93,22 @@ def _first(release: Release, tell: Callable[[Package], None]) -> Path:
             if len(packages) == 1:
                 raise
     tried = " nor ".join(package.pin for package in packages)
-    raise KvraceError(f"pip finds neither {tried} for this Python; 'kvrace lab list' has the releases that are known")
+    raise KvraceError(
+        f"pip finds neither {tried} for this Python; is there a network? 'kvrace lab list' has the releases that are known"
+    )
 
 
 def _unpacked(package: Package, cache: Path) -> Path:
     folder = cache / str(package)
     try:
         with _locked(folder):
-            if not folder.is_dir():
+            if not _is_whole(folder, package):
                 part = _empty(folder)
                 try:
                     (part / "files").mkdir(parents=True)
                     unpack(wheel(package, part), package, part / "files")
+                    if os.path.lexists(folder):  # damaged
+                        os.rename(folder, part / "damaged")
                     os.rename(part / "files", folder)
                 finally:
                     shutil.rmtree(part, ignore_errors=True)
@@ -109,7 +120,9 @@ def _unpacked(package: Package, cache: Path) -> Path:
 def _empty(folder: Path) -> Path:
     """Where a folder is made ready. What a process that was killed has left there is taken away: whoever lives has the lock."""
     part = folder.with_name(f".{folder.name}{_PART}")
-    if part.exists():
+    if part.is_symlink():
+        part.unlink()
+    elif part.exists():
         shutil.rmtree(part)
     return part
 
@@ -175,7 +188,7 @@ def _removed(folder: Path) -> int:
         with _locked(folder):
             part = _empty(folder)
             os.rename(folder, part)
-            shutil.rmtree(part)
+            _empty(folder)
     except OSError as error:
         raise KvraceError(f"cannot remove {folder}: {reason(error)}") from error
     return size

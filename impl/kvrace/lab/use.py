@@ -30,7 +30,7 @@ def use(version: str, tell: Tell = to_stderr) -> None:
 
     Raises KvraceError when another vLLM was imported already, and as :func:`kvrace.lab.store.install` does.
     """
-    here = _version_here()
+    here = version_here()
     if here == version:
         return
     if "vllm" in sys.modules:
@@ -46,7 +46,7 @@ def put_first(folders: tuple[Path, ...]) -> None:
     importlib.invalidate_caches()
 
 
-def _version_here() -> str | None:
+def version_here() -> str | None:
     """The version that this process has imported, or would import, without what it was built for."""
     if "vllm" in sys.modules:
         version = getattr(sys.modules["vllm"], "__version__", None)

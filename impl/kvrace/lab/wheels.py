@@ -17,6 +17,7 @@ from kvmodel.errors import KvraceError
 from kvrace.lab.catalogue import Package
 
 _ABSENT = re.compile(r"No matching distribution found")
+_NO_VERSION = re.compile(r"\(from versions: none\)")
 _CHUNK = 1 << 20
 
 
@@ -36,6 +37,8 @@ def wheel(package: Package, folder: Path) -> Path:
     if run.returncode or not wheels:
         said = [line.removeprefix("ERROR: ") for line in run.stderr.splitlines() if line.startswith("ERROR: ")]
         text = f"pip cannot fetch {package.pin}: {said[-1] if said else f'exit status {run.returncode}'}"
+        if any(map(_NO_VERSION.search, said)):  # what pip says as well when it cannot reach the index
+            text += ", nor any other version; is there a network, and is pip's index the right one?"
         raise NotThere(text) if any(map(_ABSENT.search, said)) else KvraceError(text)
     return wheels[0]
 
