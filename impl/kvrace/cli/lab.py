@@ -10,11 +10,11 @@ import typer
 
 from kvmodel.errors import KvraceError
 from kvrace.cli import options
-from kvrace.cli.program import ON_RELEASE, program
+from kvrace.cli.program import ON_RELEASE, on_release
 from kvrace.lab.catalogue import in_order, release_named
 from kvrace.lab.store import Place, folder_there, install, kept, known_versions, remove
 from kvrace.lab.use import version_here
-from kvrace.render.lab import installed_line, lab_table, removed_line
+from kvrace.render.lab import installed_line, lab_table, of_environment_line, removed_line
 from kvrace.render.output import standard_output
 from kvrace.render.progress import progress_line
 
@@ -57,6 +57,9 @@ def install_command(versions: Versions, no_color: options.NoColor = False) -> in
         release_named(version)  # a version that is none is refused before anything is fetched
     with progress_line(not no_color) as line:
         for number, version in enumerate(wanted, 1):
+            if version == version_here():
+                output.print(of_environment_line(version))
+                continue
             new = folder_there(version) is None
             place = install(version, lambda text, number=number: line.doing(f"{number}/{len(wanted)}  {text}"))  # type: ignore[misc]
             line.clear()
@@ -123,7 +126,7 @@ def _become(place: Place, arguments: list[str]) -> NoReturn:
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path),
-        ON_RELEASE: f"{program()} lab run {place.version} --",
+        ON_RELEASE: on_release(place.version),
     }
     sys.stdout.flush()
     sys.stderr.flush()

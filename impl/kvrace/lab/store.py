@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -78,8 +78,7 @@ def _found(release: Release) -> Path | None:
 def _is_whole(folder: Path, package: Package) -> bool:
     """Whether the folder has the module. One that somebody has emptied must not count: what it lacks would be imported from the
     environment, and that is another release."""
-    spec = PathFinder.find_spec(package.module, [str(folder)])
-    return spec is not None and spec.origin is not None
+    return (folder / package.module / "__init__.py").is_file()
 
 
 def _first(release: Release, tell: Callable[[Package], None]) -> Path:
@@ -174,12 +173,19 @@ def remove(version: str, tell: Tell = nobody) -> int:
     freed = 0
     for one in mine:
         freed += _removed(releases_folder() / f"{one.distribution}-{version}")
-    needed = {str(package) for left in kept() for package in release_named(left.version).needs}
+    needed = {str(package) for left in kept() for package in _needs(left.version)}
     for folder in _folders(packages_folder()):
         if folder.name not in needed:
             freed += _removed(folder)
     tell(f"removed vLLM {version}")
     return freed
+
+
+def _needs(version: str) -> tuple[Package, ...]:
+    """Nothing for a folder whose name is no version: somebody else has made it."""
+    with suppress(KvraceError):
+        return release_named(version).needs
+    return ()
 
 
 def _removed(folder: Path) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kvmodel.errors import KvraceError
 from kvrace.installed import installed_vllm
-from kvrace.lab.store import Tell, install
+from kvrace.lab.store import Tell, folder_there, install
 
 PREFIX = "vllm=="
 """How ``--subject`` names a release: ``vllm==0.22.1``."""
@@ -35,9 +35,18 @@ def use(version: str, tell: Tell = to_stderr) -> None:
         return
     if "vllm" in sys.modules:
         raise KvraceError(
-            f"one process imports one vLLM, and this one has {here or 'another one'}: vLLM {version} needs a process of its own"
+            f"one process imports one vLLM, and this one has {here or 'another one'}: vLLM {version} needs a process of its own; "
+            "'kvrace matrix releases' compares releases"
         )
     put_first(install(version, tell).folders)
+
+
+def if_changed(version: str) -> str:
+    """What to do if the release cannot be used though its files were right when they were fetched; empty for the environment's."""
+    folder = folder_there(version)
+    if folder is None or str(folder) not in sys.path:
+        return ""
+    return f"; if somebody changed its files, 'kvrace lab remove {version}' and it is fetched again"
 
 
 def put_first(folders: tuple[Path, ...]) -> None:
