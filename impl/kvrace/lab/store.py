@@ -76,9 +76,11 @@ def _found(release: Release) -> Path | None:
 
 
 def _is_whole(folder: Path, package: Package) -> bool:
-    """Whether the folder has the module. One that somebody has emptied must not count: what it lacks would be imported from the
-    environment, and that is another release."""
-    return (folder / package.module / "__init__.py").is_file()
+    """Whether the folder has the module and its metadata. One that somebody has emptied must not count: what it lacks would be
+    taken from the environment, and that is another release. Without metadata of their own, 0.13.0 to 0.16.0 even write some
+    beside the environment's when they are imported."""
+    metadata = folder.glob(f"*-{package.version}.dist-info/METADATA")
+    return (folder / package.module / "__init__.py").is_file() and any(metadata)
 
 
 def _first(release: Release, tell: Callable[[Package], None]) -> Path:
