@@ -20,7 +20,8 @@ class Answer:
     ``has_it``: the first and the last sampled release with it; ``gone_in``: the next one, None where the newest still has it.
     ``property``, ``shape`` and ``function`` say which finding is meant: shape as in a finding's signature, function the place in
     the scheduler's source; empty ones are not looked at. ``order``: the shortest order on the last release that has it (of a
-    loop, what comes before it); with ``as_given`` it is the order of the report, played as it is.
+    loop, what comes before it); with ``as_given`` it is the order of the report, played as it is. ``max_states``: where to stop
+    exploring a release in which something grows for ever.
     """
 
     id: str
@@ -36,6 +37,7 @@ class Answer:
     shape: str = ""
     function: str = ""
     as_given: bool = False
+    max_states: int = 400_000
     note: str = ""
 
     @property

@@ -18,7 +18,6 @@ from kvrace.subjects import SubjectChoice
 from kvrace.trace import write_trace
 from kvrace.watchdog import watched
 
-LIMITS = Limits(max_states=400_000)
 CALL_SECONDS = 10.0
 
 
@@ -37,7 +36,7 @@ def play(answer: Answer, choice: SubjectChoice, traces: Path | None = None) -> d
 
 def _explored(answer: Answer, choice: SubjectChoice, traces: Path | None) -> dict[str, Any]:
     """The whole scope is exhausted; the order is the shortest."""
-    result = check(choice.make, [answer.scope], answer.contract, limits=LIMITS)
+    result = check(choice.make, [answer.scope], answer.contract, limits=Limits(max_states=answer.max_states))
     found = next((one for one in result.violations if _is_meant(answer, one)), None)
     beside = {one.property for one in result.violations if not _is_meant(answer, one)}
     size = {"states": result.states, "beside": sorted(beside)}

@@ -212,8 +212,8 @@ def test_wide_scopes_can_all_be_played() -> None:
     """Whatever is drawn goes together. Only a leak would end the runs, and there is none."""
     seen = Coverage()
     machine = state_machine(vllm, scopes(most_requests=4, wide=True), Contract.parse("single"), ("no-leak",), seen)
-    machine.run(settings(PROFILES["ci"], max_examples=200))
-    assert seen.steps > 1_000
+    machine.run(settings(PROFILES["ci"], max_examples=60))
+    assert seen.steps > 400
 
 
 def test_a_number_of_requests_that_fits_no_pool_is_refused() -> None:
