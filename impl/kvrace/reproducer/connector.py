@@ -81,17 +81,31 @@ def _loads(order: Order) -> list[str]:
         *changed,
         f"        if name not in LOADS or {done}:",
         "            return 0, False",
-        "        offered = max(0, len(PROMPTS[name]) * BLOCK_SIZE - num_computed_tokens)",
+        *_offered(order),
         f"        return offered, offered > 0{' and name not in LOADS_IN_STEP' if order.loads_in_step else ''}",
         "",
         "    def update_state_after_alloc(self, request, blocks, num_external_tokens):",
         "        if num_external_tokens > 0:",
         "            name = request.request_id",
-        "            last = len(PROMPTS[name])",
+        f"            last = {_last_loaded(order)}",
         "            first = last - num_external_tokens // BLOCK_SIZE",
         *([] if again else ["            self.loaded.add(name)"]),
         *run_lines(order, _runs(order, "load", "blocks.get_block_ids()[0][first:last]")),
     ]
+
+
+def _offered(order: Order) -> list[str]:
+    if not order.scope.load_blocks:
+        return ["        offered = max(0, len(PROMPTS[name]) * BLOCK_SIZE - num_computed_tokens)"]
+    return [
+        f"        num_blocks = {_last_loaded(order)}",
+        "        offered = max(0, num_blocks * BLOCK_SIZE - num_computed_tokens)",
+    ]
+
+
+def _last_loaded(order: Order) -> str:
+    """How many blocks of a prompt can come by load."""
+    return "min(len(PROMPTS[name]), LOAD_BLOCKS)" if order.scope.load_blocks else "len(PROMPTS[name])"
 
 
 def _no_loads() -> list[str]:

@@ -47,7 +47,7 @@ class Order:
     @classmethod
     def of(cls, scope: Scope, contract: Contract, events: tuple[Event, ...]) -> Order:
         """Raises KvraceError for an order that no scheduler can play, or in a scope that the generated test cannot make."""
-        unknown = [name for name in ("steps", "load_blocks", "window", "drafts") if getattr(scope, name)]
+        unknown = [name for name in ("window", "drafts") if getattr(scope, name)]
         if unknown:
             raise KvraceError(
                 f"a test without kvrace cannot make a scope with {unknown[0].replace('_', ' ')}; use --as text"

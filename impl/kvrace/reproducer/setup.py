@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvmodel.scope import Scope
+from kvmodel.scope import STEPS_IN_FLIGHT, Scope
 from kvrace.reproducer.failures import constant_lines, policy_lines
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, piece
@@ -81,6 +81,8 @@ def constants(order: Order, scheduler: str | None) -> list[str]:
     if order.loads:
         lines += ["# The connector offers to load the full blocks of these prompts."]
         lines += enclosed("LOADS = {", string_set(order.loads), "}")
+        if scope.load_blocks:
+            lines.append(f"LOAD_BLOCKS = {scope.load_blocks}  # no more of a prompt, from the first on")
         lines += constant_lines(order)
     if order.saves:
         lines += ["# The connector saves the blocks of these requests when they are over."]
@@ -143,6 +145,7 @@ def _create_scheduler(order: Order) -> Piece:
         *policy_lines(scope),
         "        ),",
         "    )",
+        *_pipeline_lines(scope),
         "    config.cache_config.num_gpu_blocks = NUM_BLOCKS + 1",
         "    spec = FullAttentionSpec(",
         "        block_size=BLOCK_SIZE, num_kv_heads=1, head_size=1, dtype=torch.float32",
@@ -184,6 +187,16 @@ def _create_scheduler(order: Order) -> Piece:
     if cached:
         imports += ["vllm.utils.hashing:sha256", "vllm.v1.core.kv_cache_utils:init_none_hash"]
     return Piece("\n".join(lines), tuple(imports))
+
+
+def _pipeline_lines(scope: Scope) -> list[str]:
+    """Set in a finished configuration, since vLLM refuses one with more stages than devices."""
+    if scope.steps_in_flight == STEPS_IN_FLIGHT[scope.scheduling]:
+        return []
+    return [
+        "    # A pipeline with as many stages as steps may be in flight.",
+        f"    config.parallel_config.pipeline_parallel_size = {scope.steps}",
+    ]
 
 
 def _create_request(order: Order) -> Piece:
