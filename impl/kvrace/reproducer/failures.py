@@ -5,7 +5,8 @@ from __future__ import annotations
 from kvmodel.events import FailedPart, Update
 from kvmodel.scope import Scope
 from kvrace.reproducer.assertions.assertion import Assertion
-from kvrace.reproducer.assertions.helpers import USED_BLOCKS, WRITTEN_BLOCKS, last_step
+from kvrace.reproducer.assertions.helpers import last_step
+from kvrace.reproducer.assertions.touched import step_arguments, used_blocks, written_blocks
 from kvrace.reproducer.order import Call, Order
 from kvrace.reproducer.piece import Piece, piece
 from kvrace.reproducer.text import enclosed, quoted, string_set
@@ -105,7 +106,7 @@ def mended_lines(order: Order, call: Call) -> list[str]:
 
 
 def mending_pieces(order: Order) -> list[Piece]:
-    return [WRITTEN_BLOCKS] if any(mended_lines(order, call) for call in order.schedules) else []
+    return [*written_blocks(order)] if any(mended_lines(order, call) for call in order.schedules) else []
 
 
 _NOT_OFFERED = piece(
@@ -136,10 +137,10 @@ _NOT_READ = piece(
 
 
 def failed_read(order: Order, name: str) -> Assertion:
-    step = last_step(order)
-    sets = f"used_blocks(scheduler, {step}), written_blocks(scheduler, {step})"
+    asked = step_arguments(order, last_step(order))
+    sets = f"used_blocks({asked}), written_blocks({asked})"
     after = (f"assert_no_step_reads_a_failed_block(connector, {sets})",)
-    return Assertion(after, (USED_BLOCKS, WRITTEN_BLOCKS, _NOT_READ))
+    return Assertion(after, (*used_blocks(order), *written_blocks(order), _NOT_READ))
 
 
 def failed_delivered(order: Order, name: str) -> Assertion:

@@ -11,11 +11,11 @@ from kvrace.reproducer.piece import Piece
 _OLDEST = (0, 12, 0)
 _BUDGET = re.compile(r"^            max_num_scheduled_tokens=(\d+),\n", re.MULTILINE)
 _RUNNING = '        self.running = {}  # ("load", "A") -> block ids'
-_SAVE_STARTS = '        self.running["save", name] = list(block_ids)'
-_SAVE_STARTS_ONCE = f"""        if name in self.saved:  # a request that is over is ended a second time
+_SAVE_STARTS = re.compile(r'^        self\.running\["save", name\] = \w+\(block_ids\)$', re.MULTILINE)
+_ONCE = """        if name in self.saved:  # a request that is over is ended a second time
             return False, None
         self.saved.add(name)
-{_SAVE_STARTS}"""
+"""
 
 
 def for_release(pieces: Iterable[Piece], release: str) -> list[Piece]:
@@ -32,9 +32,7 @@ def _older(code: str, release: tuple[int, ...]) -> str:
         code = re.sub(r"^( +)pooling_params=None,$", r"\g<0>\n\1eos_token_id=None,", code, flags=re.MULTILINE)
         code = _with_the_only_budget(code)
     if release < (0, 16, 0):
-        code = code.replace(_SAVE_STARTS, _SAVE_STARTS_ONCE).replace(
-            _RUNNING, f"{_RUNNING}\n        self.saved = set()"
-        )
+        code = _SAVE_STARTS.sub(rf"{_ONCE}\g<0>", code).replace(_RUNNING, f"{_RUNNING}\n        self.saved = set()")
     if release <= (0, 13, 0):  # fields that have no default yet
         fields = r"\g<0>\n\1logprobs=None,\n\1prompt_logprobs_dict={},\n\1pooler_output=[],"
         code = re.sub(r"^( +)req_id_to_index=.*,$", fields, code, flags=re.MULTILINE)

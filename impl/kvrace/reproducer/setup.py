@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from kvmodel.scope import STEPS_IN_FLIGHT, Scope
+from kvrace.reproducer.drafts import config_lines
 from kvrace.reproducer.failures import constant_lines, policy_lines
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, piece
 from kvrace.reproducer.ranks import AGGREGATOR, rank_constants
 from kvrace.reproducer.text import enclosed, quoted, string_set
+from kvrace.reproducer.window import group_lines, spec_lines
 
 _STOCK = {
     "sync": "vllm.v1.core.sched.scheduler.Scheduler",
@@ -71,6 +73,8 @@ def constants(order: Order, scheduler: str | None) -> list[str]:
         f"NUM_BLOCKS = {scope.blocks}  # and the null block",
         f"BLOCK_SIZE = {scope.block_size}",
         f"MAX_TOKENS = {scope.output_tokens}",
+        *([f"NUM_DRAFTS = {scope.drafts}"] if scope.drafts else []),
+        *([f"WINDOW = {scope.window}  # the tokens that every other layer attends to"] if scope.window else []),
         *rank_constants(order),
         "# One letter for each full block of a prompt; one token more comes after them.",
         *enclosed("PROMPTS = {", words, "}"),
@@ -146,17 +150,19 @@ def _create_scheduler(order: Order) -> Piece:
         "        ),",
         "    )",
         *_pipeline_lines(scope),
+        *config_lines(scope),
         "    config.cache_config.num_gpu_blocks = NUM_BLOCKS + 1",
         "    spec = FullAttentionSpec(",
         "        block_size=BLOCK_SIZE, num_kv_heads=1, head_size=1, dtype=torch.float32",
         "    )",
+        *spec_lines(scope),
         "    scheduler_class = pkgutil.resolve_name(SCHEDULER)",
         f"    {'scheduler =' if several else 'return'} scheduler_class(",
         "        vllm_config=config,",
         "        kv_cache_config=KVCacheConfig(",
         "            num_blocks=NUM_BLOCKS + 1,",
         "            kv_cache_tensors=[],",
-        '            kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],',
+        *group_lines(scope),
         "        ),",
         "        structured_output_manager=StructuredOutputManager(config),",
         "        block_size=BLOCK_SIZE,",
@@ -184,6 +190,10 @@ def _create_scheduler(order: Order) -> Piece:
     ]
     if several:
         imports.append(AGGREGATOR)
+    if scope.window:
+        imports.append("vllm.v1.kv_cache_interface:SlidingWindowSpec")
+    if scope.drafts:
+        imports.append("vllm.config:SpeculativeConfig")
     if cached:
         imports += ["vllm.utils.hashing:sha256", "vllm.v1.core.kv_cache_utils:init_none_hash"]
     return Piece("\n".join(lines), tuple(imports))
