@@ -157,7 +157,9 @@ def line_behind(finding: Finding, loops: bool, responses: Sequence[Response]) ->
     moved one of its blocks, else the entry point that answered last; of an engine that goes idle too early the one that says so.
     Of a leaked block the last move is often the one that gave it out, which is not at fault: then it is the entry point in which a
     request was last handed over."""
-    crash = responses[-1].crash
+    answer = responses[-1]
+    refused = answer.reset.refusal if answer.reset is not None and finding.property == "no-crash" else None
+    crash = answer.crash or refused
     if crash is not None:
         return crash.location
     moves = [move for response in responses for move in response.moves if move.block in finding.blocks]

@@ -214,7 +214,7 @@ class Late(AsyncScheduler):
 @pytest.fixture
 def mine(request: pytest.FixtureRequest) -> str:
     """A module of schedulers in the current folder; each test has its own, since Python imports a name once."""
-    name = f"mine_{abs(hash(request.node.name))}"
+    name = f"mine_{abs(hash(request.node.name)):019}"  # always as wide: lines are folded by it
     Path(f"{name}.py").write_text(MINE)
     return name
 

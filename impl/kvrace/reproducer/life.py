@@ -49,6 +49,8 @@ def life_statements(order: Order, call: Call, event: LifeEvent, watched: frozens
             return [live, abort] if "notices" in watched else [abort]
         case Reset(running):
             reset = f"scheduler.reset_prefix_cache({'True' if running else ''})"
+            if call is order.calls[-1] and "reset" in watched:
+                return [f"done = {reset}"]
             if call is order.calls[-1] or not running:
                 return [reset]
             return ["with suppress(RuntimeError):  # it may refuse, and the engine goes on", f"    {reset}"]

@@ -28,6 +28,7 @@ _KINDS: tuple[tuple[str, str, Translate], ...] = (
     ("no-premature-use", r"a step computes with .* whose load has failed", failures.failed_read),
     ("no-premature-use", r"the client of ([A-Z]) gets a token ", failures.failed_delivered),
     ("no-premature-use", r"the prefix cache offers ", blocks.offered_early),
+    ("no-premature-use", r"the prefix cache was reset and still offers ", blocks.offered_after_reset),
     ("no-premature-use", r"a step computes with ", blocks.computed_early),
     ("no-stuck", r"the engine goes idle while [A-Z] is not over$", progress.idle_with_request),
     ("no-stuck", r"the engine goes idle while the ", progress.idle_with_transfer),

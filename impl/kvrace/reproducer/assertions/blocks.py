@@ -194,3 +194,19 @@ def computed_early(order: Order, name: str) -> Assertion:
     asked = step_arguments(order, last_step(order))
     after = (f"assert_no_step_uses_a_loading_block(connector, used_blocks({asked}))",)
     return Assertion(after, (*used_blocks(order), _NOT_COMPUTED))
+
+
+_EMPTY_AFTER_RESET = piece(
+    '''
+    def assert_prefix_cache_is_empty(scheduler):
+        """Of a prefix cache that was reset nothing is left."""
+        blocks = scheduler.kv_cache_manager.block_pool.blocks
+        offered = [block.block_id for block in blocks if block.block_hash is not None]
+        assert not offered, f"the prefix cache was reset and still offers blocks {offered}"
+    '''
+)
+
+
+def offered_after_reset(order: Order, name: str) -> Assertion:
+    after = ("if done:  # it may refuse", "    assert_prefix_cache_is_empty(scheduler)")
+    return Assertion(after, (_EMPTY_AFTER_RESET,), watched=frozenset({"reset"}))
