@@ -11,7 +11,7 @@ from kvrace.reproducer.drafts import accepted_items, accepted_words, proposing
 from kvrace.reproducer.failures import failure_arguments, failure_lines, failure_words, mended_lines
 from kvrace.reproducer.life import is_over, life_statements, life_words, lookup_lines, name_of_transfer
 from kvrace.reproducer.order import Call, Order
-from kvrace.reproducer.text import WIDTH, comment_lines, enclosed, quoted
+from kvrace.reproducer.text import WIDTH, comment_lines, quoted, statement
 
 _INDENT = "    "
 _HOW: dict[ReportKind, str] = {
@@ -127,8 +127,7 @@ def _update(order: Order, call: Call, event: Update, watched: frozenset[str]) ->
     line = f"{outputs}scheduler.update_from_output({step}, model_output({', '.join(arguments)}))"
     lines = [line]
     if len(_INDENT + line) > WIDTH or proposing(order):
-        whole = enclosed("output = model_output(", arguments, ")", _INDENT)
-        lines = [part.removeprefix(_INDENT) for part in whole]
+        lines = statement("output = model_output(", arguments)
         lines += [f"{outputs}scheduler.update_from_output({step}, output)", *proposing(order)]
     if "notices" in watched:
         lines.append("notices += final_notices(outputs)")

@@ -9,7 +9,7 @@ from kvrace.reproducer.assertions.helpers import last_step
 from kvrace.reproducer.assertions.touched import step_arguments, used_blocks, written_blocks
 from kvrace.reproducer.order import Call, Order
 from kvrace.reproducer.piece import Piece, piece
-from kvrace.reproducer.text import enclosed, quoted, string_set
+from kvrace.reproducer.text import enclosed, quoted, statement, string_set
 
 _PLACES: dict[FailedPart, str] = {"first": ", slice(1)", "last": ", slice(-1, None)", "all": "", "id": ""}
 _WORDS: dict[FailedPart, str] = {
@@ -90,12 +90,12 @@ def failure_arguments(event: Update) -> list[str]:
     ]
 
 
-def output_arguments(order: Order) -> tuple[str, list[str]]:
+def output_arguments(order: Order) -> tuple[list[str], list[str]]:
     """More parameters of ``model_output``, and what becomes of them."""
     if not order.failures:
-        return "", []
+        return [], []
     names = ["failed_recving"] if order.scope.failed_ids else ["invalid_block_ids"]
-    return "".join(f", {name}=()" for name in names), [f"            {name}=set({name})," for name in names]
+    return [f"{name}=()" for name in names], [f"            {name}=set({name})," for name in names]
 
 
 def mended_lines(order: Order, call: Call) -> list[str]:
@@ -138,9 +138,9 @@ _NOT_READ = piece(
 
 def failed_read(order: Order, name: str) -> Assertion:
     asked = step_arguments(order, last_step(order))
-    sets = f"used_blocks({asked}), written_blocks({asked})"
-    after = (f"assert_no_step_reads_a_failed_block(connector, {sets})",)
-    return Assertion(after, (*used_blocks(order), *written_blocks(order), _NOT_READ))
+    sets = [f"used_blocks({asked})", f"written_blocks({asked})"]
+    after = statement("assert_no_step_reads_a_failed_block(", ["connector", *sets])
+    return Assertion(tuple(after), (*used_blocks(order), *written_blocks(order), _NOT_READ))
 
 
 def failed_delivered(order: Order, name: str) -> Assertion:

@@ -7,7 +7,7 @@ from kvrace.reproducer.failures import output_arguments
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, piece
 from kvrace.reproducer.ranks import rank_output
-from kvrace.reproducer.text import WIDTH
+from kvrace.reproducer.text import WIDTH, enclosed
 
 _SORTED_IDS = piece(
     '''
@@ -43,16 +43,16 @@ def workers_pieces(order: Order, reports_all: bool) -> list[Piece]:
     if order.accepts:
         sampled = f"sampled_tokens(step, name, accepted{', stopped' if stops else ''})"
     tokens = f"{sampled} if computes_all(scheduler, step, name) else []" if chunked else sampled
-    signature = "scheduler, step" if order.takes_scheduler else "step"
-    extra = (", accepted=()" if order.accepts else "") + (", stopped=()" if stops else "")
+    extra = [*(["accepted=()"] if order.accepts else []), *(["stopped=()"] if stops else [])]
     helpers = [*([_SORTED_IDS] if two else []), *([_COMPUTES_ALL] if chunked else [])]
     helpers += [*([sampled_piece(order)] if order.accepts else []), *proposing_pieces(order, reports_all)]
     needed = ("vllm.v1.outputs:KVConnectorOutput", "vllm.v1.outputs:ModelRunnerOutput")
     if order.scope.ranks > 1:
         return [*helpers, Piece("\n".join(rank_output(order, _sampled(tokens, sampled), extra, ids)), needed)]
     more, told = output_arguments(order)
+    signature = ["scheduler", "step"] if order.takes_scheduler else ["step"]
     lines = [
-        f"def model_output({signature}, finished_recving=(), finished_sending=(){more}{extra}):",
+        *enclosed("def model_output(", [*signature, "finished_recving=()", "finished_sending=()", *more, *extra], "):"),
         '    """The sampled tokens, and what the connector reports."""',
         "    names = list(step.num_scheduled_tokens)",
         "    return ModelRunnerOutput(",

@@ -9,6 +9,7 @@ from kvrace.reproducer.assertions.helpers import BLOCKS_IN, FREE_BLOCKS, last_st
 from kvrace.reproducer.assertions.touched import step_arguments, used_blocks, written_blocks
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, piece
+from kvrace.reproducer.text import statement
 from kvrace.reproducer.window import owned
 
 _LEFT_ALONE = piece(
@@ -66,8 +67,8 @@ _NOT_WRITTEN = piece(
 
 def step_writes(order: Order, name: str) -> Assertion:
     asked = step_arguments(order, last_step(order))
-    after = (f"assert_no_transfer_is_overwritten(connector, written_blocks({asked}))",)
-    return Assertion(after, (*written_blocks(order), _NOT_WRITTEN))
+    after = statement("assert_no_transfer_is_overwritten(", ["connector", f"written_blocks({asked})"])
+    return Assertion(tuple(after), (*written_blocks(order), _NOT_WRITTEN))
 
 
 def _one_owner(order: Order) -> Piece:
@@ -78,14 +79,16 @@ def _one_owner(order: Order) -> Piece:
         for other in PROMPTS.keys() - {{name}}:
             table = {owned(order, "scheduler.kv_cache_manager", "other")}
             hit = [block for block in targets if block in table]
-            assert not hit, f"a step writes blocks {{hit}} for {{name}}, and {{other}} owns them too"'''
+            assert not hit, (
+                f"a step writes blocks {{hit}} for {{name}}, and {{other}} owns them too"
+            )'''
     )
 
 
 def two_owners(order: Order, name: str) -> Assertion:
     asked = step_arguments(order, last_step(order))
-    after = (f"assert_written_blocks_have_one_owner(scheduler, written_blocks({asked}))",)
-    return Assertion(after, (*written_blocks(order), _one_owner(order)))
+    after = statement("assert_written_blocks_have_one_owner(", ["scheduler", f"written_blocks({asked})"])
+    return Assertion(tuple(after), (*written_blocks(order), _one_owner(order)))
 
 
 _OWN_BLOCKS = piece(
@@ -149,9 +152,9 @@ def load_under_step(order: Order, name: str) -> Assertion:
             raise KvraceError(
                 "in a window a test without kvrace cannot follow what a step reads once drafts are accepted"
             )
-    used = "".join(f", used_{number}" for number in order.in_flight)
+    used = [f"used_{number}" for number in order.in_flight]
     return Assertion(
-        (f"assert_no_load_meets_a_step(connector{used})",),
+        tuple(statement("assert_no_load_meets_a_step(", ["connector", *used])),
         (*used_blocks(order), _LOADS_AFTER_STEPS),
         watched=frozenset({"used"}),
     )
@@ -192,8 +195,8 @@ _NOT_COMPUTED = piece(
 
 def computed_early(order: Order, name: str) -> Assertion:
     asked = step_arguments(order, last_step(order))
-    after = (f"assert_no_step_uses_a_loading_block(connector, used_blocks({asked}))",)
-    return Assertion(after, (*used_blocks(order), _NOT_COMPUTED))
+    after = statement("assert_no_step_uses_a_loading_block(", ["connector", f"used_blocks({asked})"])
+    return Assertion(tuple(after), (*used_blocks(order), _NOT_COMPUTED))
 
 
 _EMPTY_AFTER_RESET = piece(

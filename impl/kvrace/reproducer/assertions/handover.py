@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from kvmodel.events import Update
 from kvrace.reproducer.assertions.assertion import Assertion
-from kvrace.reproducer.assertions.helpers import arguments
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, piece
-from kvrace.reproducer.text import quoted
+from kvrace.reproducer.text import quoted, statement
 
 
 def _blocks_with_kv(order: Order) -> Piece:
@@ -51,28 +50,33 @@ _PLACES_WITH_KV = piece(
 )
 
 
-def _known_before(order: Order, name: str) -> tuple[list[str], str]:
+def _known_before(order: Order, name: str) -> tuple[list[str], list[str]]:
     """Statements before the last event, and arguments: the steps whose tokens do not count yet. In a window, and with drafts, the
     step whose output the last event processes counts as far as it is not rejected."""
     last = order.calls[-1]
     if not (isinstance(last.event, Update) and (order.scope.window or order.scope.drafts)):
-        return [], arguments(order.in_flight_before)
-    later = arguments(order.in_flight_before[1:])
+        return [], _steps(order.in_flight_before)
+    later = _steps(order.in_flight_before[1:])
     if not order.scope.drafts:
         return [], later
     verified = f"len(step_{last.step}.scheduled_spec_decode_tokens.get({quoted(name)}, ()))"
     accepted = dict(last.event.drafts).get(name, 0)
     rejected = f"max(0, {verified} - {accepted})" if accepted else verified
-    return [f"rejected = {rejected}"], f"{later}, rejected=rejected"
+    return [f"rejected = {rejected}"], [*later, "rejected=rejected"]
+
+
+def _steps(numbers: tuple[int, ...]) -> list[str]:
+    return [f"step_{number}" for number in numbers]
 
 
 def wrong_handover(order: Order, name: str) -> Assertion:
     known, steps = _known_before(order, name)
+    asked = ["scheduler", "connector", quoted(name), *steps]
     watched = frozenset({"handed_over"})
     if order.scope.window:
         before = (
             *known,
-            f"tables, places = places_with_kv(scheduler, connector, {quoted(name)}{steps})",
+            *statement("tables, places = places_with_kv(", asked),
             "connector.handed_over.clear()",
         )
         after = (
@@ -84,7 +88,7 @@ def wrong_handover(order: Order, name: str) -> Assertion:
         return Assertion(after, (_PLACES_WITH_KV,), before, watched)
     before = (
         *known,
-        f"table, needed = blocks_with_kv(scheduler, connector, {quoted(name)}{steps})",
+        *statement("table, needed = blocks_with_kv(", asked),
         "connector.handed_over.clear()",
     )
     after = (
