@@ -120,12 +120,19 @@ def _with_two_tables_and_drafts(wide: RecordedTrace) -> list[RecordedTrace]:
 def test_each_file_is_laid_out_as_ruff_would(tmp_path: Path) -> None:
     wide = _wide()
     without_stops = tuple(Update(e.reports) if isinstance(e, Update) else e for e in wide.events)
+    several = replace(_crash(), scope=replace(_crash().scope, ranks=2))
     orders = [*_seeds(tmp_path), *_seeds(tmp_path, "unclaimed,duplicate,unsolicited,lossy"), _crash(), wide]
     orders += [replace(wide, events=without_stops), replace(wide, scope=replace(MANY, token_budget=0))]
     orders += _with_two_tables_and_drafts(wide)
+    orders += [_on(order, version) for order in (_crash(), wide, several) for version in ("0.10.2", "0.11.2", "0.13.0")]
     written = write_tests(tmp_path / "tests", orders)
     assert len(written) > 10
     assert ruff_complaints(tmp_path / "tests") == ""
+
+
+def _on(recorded: RecordedTrace, version: str) -> RecordedTrace:
+    """The same as if it had been found on that release."""
+    return replace(recorded, identity=recorded.identity._replace(version=version))
 
 
 @pytest.mark.slow
@@ -202,6 +209,7 @@ def test_what_no_reproducer_can_be_made_of_is_one_line(tmp_path: Path) -> None:
     assert "more than 1 steps are in flight" in _refused(replace(crash, events=(Schedule(), Schedule())))
     assert "the scope has no request B" in _refused(replace(crash, events=(Add("B"),)))
     assert str(CRASH) in _refused(replace(crash, events=()))
+    assert "are for vLLM 0.10.2 and later, and this was found on 0.9.2" in _refused(_on(crash, "0.9.2"))
 
 
 def _loop(folder: Path) -> RecordedTrace:
