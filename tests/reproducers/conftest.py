@@ -7,11 +7,11 @@ import subprocess
 import sys
 import sysconfig
 import venv
-import xml.etree.ElementTree as xml
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from spec.known_answers.exported import failures
 
 HERE = Path(__file__).resolve().parent
 
@@ -38,18 +38,7 @@ class BareEnvironment:
         options = ("-q", "-p", "no:cacheprovider", "--rootdir", folder, f"--junitxml={report}")
         ran = self.run("-m", "pytest", *options, folder, path=path, **variables)
         assert ran.returncode in (0, 1), ran.stdout + ran.stderr
-        return _failures(report)
-
-
-def _failures(report: Path) -> dict[str, str]:
-    results: dict[str, str] = {}
-    for case in xml.parse(report).iter("testcase"):
-        assert case.find("error") is None and case.find("skipped") is None, xml.tostring(case, "unicode")
-        failure = case.find("failure")
-        name = case.attrib["classname"].rpartition(".")[2]
-        assert name not in results, "one test a file"
-        results[name] = "" if failure is None else f"{failure.attrib['message']}\n{failure.text}"
-    return results
+        return failures(report)
 
 
 @pytest.fixture(scope="session")
