@@ -30,8 +30,9 @@ from kvmodel.conformance.abstraction import READINGS
 from kvmodel.contract import EXACTLY_ONCE, FURTHER, MEANINGS, Contract
 from kvmodel.differences import ASPECTS
 from kvmodel.milestones import MILESTONES
+from kvmodel.named_scopes import NAMED_SCOPES, named_scope
 from kvmodel.properties import PROPERTIES, PROPERTY_NAMES
-from kvmodel.scope import KINDS, NAMED_SCOPES, named_scope
+from kvmodel.scope import KINDS
 from kvrace.diff import diff
 from kvrace.diffresult import DiffResult
 from kvrace.mutants import Mutant, Row, kill_table

@@ -8,10 +8,10 @@ from spec.markdown import markdown_table
 from spec.runs import once
 
 from kvmodel.contract import EXACTLY_ONCE, MEANINGS, Contract
+from kvmodel.named_scopes import named_scope
 from kvmodel.proof.solve import prove
 from kvmodel.relation.model import Model
 from kvmodel.relation.policies import POLICIES
-from kvmodel.scope import named_scope
 from kvrace.matrix import Explorer, Matrix, Place, PlanCheck, length, matrix
 
 SCOPE = "seed"

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kvmodel.contract import EXACTLY_ONCE, Contract
-from kvmodel.scope import NAMED_SCOPES, Scope, both_schedulers, named_scope
+from kvmodel.named_scopes import NAMED_SCOPES, named_scope
+from kvmodel.scope import Scope, both_schedulers
 from kvrace.check import check
 from kvrace.result import CheckResult
 from kvrace.subjects import choose_subject

@@ -12,7 +12,8 @@ import pytest
 
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError
-from kvmodel.scope import Scope, both_schedulers, named_scope
+from kvmodel.named_scopes import named_scope
+from kvmodel.scope import Scope, both_schedulers
 from kvrace.check import Limits, check
 from kvrace.reference.mutants import MUTANTS
 from kvrace.render.rows import rows_of

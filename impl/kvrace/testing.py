@@ -34,11 +34,12 @@ from hypothesis.strategies import SearchStrategy
 
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError
+from kvmodel.named_scopes import named_scope
 from kvmodel.port import Subject
 from kvmodel.profiles import PROFILES
 from kvmodel.properties import chosen_properties
 from kvmodel.relation.policies import policy_named
-from kvmodel.scope import Scope, named_scope
+from kvmodel.scope import Scope
 from kvmodel.stateful import Broken, TransferMachine
 from kvmodel.strategies import scopes
 from kvrace.check import Limits, check

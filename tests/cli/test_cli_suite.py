@@ -15,7 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 from kvmodel.contract import Contract
 from kvmodel.explorer import explore
 from kvmodel.lockstep import Lockstep
-from kvmodel.scope import named_scope
+from kvmodel.named_scopes import named_scope
 from kvrace import suitefile
 from kvrace.reference.subject import ReferenceSubject
 from kvrace.suitefile import SuiteFile, parse_suite

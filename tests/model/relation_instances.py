@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import cache
 
 from kvmodel.contract import Contract
+from kvmodel.named_scopes import named_scope
 from kvmodel.relation.finite import FiniteInstance
 from kvmodel.relation.model import Model
 from kvmodel.relation.policies import POLICIES
 from kvmodel.relation.scoped import scoped
-from kvmodel.scope import Scope, named_scope
+from kvmodel.scope import Scope
 
 
 @cache

@@ -8,9 +8,9 @@ import pytest
 from relation_agreement import Successors, differences, miscompiled, property_differences, reachable
 from relation_instances import instance, name_of, small_instances
 
+from kvmodel.named_scopes import named_scope
 from kvmodel.relation.finite import FiniteInstance
 from kvmodel.relation.terms import Action, Change
-from kvmodel.scope import named_scope
 
 SMALL = [name_of(case) for case in named_scope("small")]
 SMALL_SYNC = [name for name in SMALL if name.endswith(" sync")]

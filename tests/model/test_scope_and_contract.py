@@ -6,7 +6,8 @@ import pytest
 
 from kvmodel.contract import ALL_MEANINGS, Contract
 from kvmodel.errors import KvraceError
-from kvmodel.scope import NAMED_SCOPES, Scope, named_scope
+from kvmodel.named_scopes import NAMED_SCOPES, named_scope
+from kvmodel.scope import Scope
 
 
 def test_small_is_every_combination_of_up_to_two_requests_of_four_kinds_both_ways() -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from kvmodel.scope import Scope, both_schedulers, named_scope
+from kvmodel.named_scopes import named_scope
+from kvmodel.scope import Scope, both_schedulers
 from kvrace.mutants import run_mutant
 from kvrace.vllm.mutants import vllm_mutants
 from tests.real.helpers import check_vllm

@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 
 from kvmodel.contract import Contract
-from kvmodel.scope import Scope, both_schedulers, named_scope
+from kvmodel.named_scopes import named_scope
+from kvmodel.scope import Scope, both_schedulers
 from kvrace.check import MakeSubject, check
 from kvrace.diff import diff
 from kvrace.diffresult import DiffResult

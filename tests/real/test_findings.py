@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from spec.runs import of_stock
 
-from kvmodel.scope import SCHEDULINGS, Scheduling, Scope, both_schedulers, named_scope
+from kvmodel.named_scopes import named_scope
+from kvmodel.scope import SCHEDULINGS, Scheduling, Scope, both_schedulers
 from kvrace.vllm.api import load_api
 from kvrace.vllm.remedies import REMEDIES
 from tests.real.helpers import broken, check_vllm, orders, table

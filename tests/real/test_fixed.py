@@ -10,7 +10,8 @@ from spec.markdown import markdown_table
 from spec.runs import explored
 
 from kvmodel.contract import EXACTLY_ONCE, Contract
-from kvmodel.scope import Scope, both_schedulers, named_scope
+from kvmodel.named_scopes import named_scope
+from kvmodel.scope import Scope, both_schedulers
 from kvrace.check import check
 from kvrace.result import CheckResult
 from kvrace.subjects import choose_class, choose_subject

@@ -7,9 +7,10 @@ from spec.remedy_tables import all_remedies
 
 from kvmodel.contract import MEANINGS, Contract
 from kvmodel.events import parse_event
+from kvmodel.named_scopes import named_scope
 from kvmodel.playback import play
 from kvmodel.relation.policies import POLICIES
-from kvmodel.scope import Scope, named_scope
+from kvmodel.scope import Scope
 from kvrace.check import check
 from kvrace.matrix import Explorer, Place, length, matrix
 from kvrace.result import CheckResult

@@ -6,9 +6,10 @@ import pytest
 from reference_walks import SCHEDULINGS, of, run
 
 from kvmodel.errors import KvraceError
+from kvmodel.named_scopes import named_scope
 from kvmodel.properties import PROPERTY_NAMES
 from kvmodel.relation import policies
-from kvmodel.scope import Scheduling, Scope, named_scope
+from kvmodel.scope import Scheduling, Scope
 from kvrace.reference.policies import POLICIES
 from kvrace.reference.subject import ReferenceSubject
 

@@ -8,10 +8,11 @@ import typer
 
 from kvmodel.contract import ALL_MEANINGS, EXACTLY_ONCE, MEANINGS
 from kvmodel.errors import KvraceError
+from kvmodel.named_scopes import NAMED_SCOPES
 from kvmodel.properties import PROPERTY_NAMES
 from kvmodel.relation.policies import POLICIES
 from kvmodel.relation.safety import ASSUMPTIONS
-from kvmodel.scope import KINDS, NAMED_SCOPES
+from kvmodel.scope import KINDS
 
 _Given = TypeVar("_Given")
 

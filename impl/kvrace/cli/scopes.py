@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kvmodel.errors import KvraceError, quoted
-from kvmodel.scope import Scope, named_scope
+from kvmodel.named_scopes import named_scope
+from kvmodel.scope import Scope
 from kvrace.cli.options import DEFAULT_SCOPE
 from kvrace.scopefile import SUFFIX, read_scopes
 from kvrace.subjects import BOTH

@@ -10,8 +10,9 @@ from rich.text import Text
 
 from kvmodel.contract import ALL_MEANINGS
 from kvmodel.milestones import MILESTONES
+from kvmodel.named_scopes import NAMED_SCOPES, named_scope
 from kvmodel.properties import PROPERTIES
-from kvmodel.scope import KINDS, NAMED_SCOPES, named_scope
+from kvmodel.scope import KINDS
 
 
 def listing() -> RenderableType:

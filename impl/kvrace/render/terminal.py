@@ -14,8 +14,9 @@ from rich.text import Text
 
 import kvrace
 from kvmodel.contract import ALL_MEANINGS, EXACTLY_ONCE, Contract
+from kvmodel.named_scopes import NAMED_SCOPES
 from kvmodel.port import Identity
-from kvmodel.scope import NAMED_SCOPES, Scope
+from kvmodel.scope import Scope
 from kvrace.render.conformance import conformance_line, divergence
 from kvrace.render.looks import INDENT, SIGNS, STYLES, count
 from kvrace.render.rows import Broken
