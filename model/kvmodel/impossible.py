@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kvmodel.allowed import refusal
 from kvmodel.contract import Contract
 from kvmodel.events import Add, Event, Schedule, Update
 from kvmodel.failures import never
 from kvmodel.port import DispatchedStep, Response, ScheduledRequest
-from kvmodel.rules import apply, refusal
+from kvmodel.rules import apply
 from kvmodel.scope import Scope
 from kvmodel.world import Stage, Transfer, World, initial_world
 

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Sequence
 from hashlib import blake2b
 from typing import Any, TypeVar, cast
 
+from kvmodel.allowed import enabled
 from kvmodel.conformance.judge import Judge, Judged
 from kvmodel.contract import Contract
 from kvmodel.events import Event, Lose, TransferEnds
@@ -20,7 +21,7 @@ from kvmodel.life import answers
 from kvmodel.milestones import milestones_of
 from kvmodel.port import Observation, Response, Subject
 from kvmodel.properties import Finding, judge
-from kvmodel.rules import apply, connector_script, enabled
+from kvmodel.rules import apply, connector_script
 from kvmodel.scope import Scope
 from kvmodel.transition import Transition
 from kvmodel.world import World, initial_world

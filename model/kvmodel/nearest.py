@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from kvmodel.allowed import other_than_updates, possible_reports, stoppable, update_allowed
 from kvmodel.contract import Contract
 from kvmodel.drafts import nearest_outcome
 from kvmodel.events import Event, Failure, Report, Schedule, Update
 from kvmodel.failures import why_not
-from kvmodel.rules import other_than_updates, possible_reports, stoppable, update_allowed
 from kvmodel.scope import Scope
 from kvmodel.world import World
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from kvmodel.allowed import enabled, refusal
 from kvmodel.contract import Contract
 from kvmodel.events import Event
 from kvmodel.lockstep import Lockstep, Node
 from kvmodel.nearest import nearest
 from kvmodel.port import Observation, Response, Subject
 from kvmodel.properties import Finding
-from kvmodel.rules import enabled, refusal
 from kvmodel.world import World
 
 OTHERS_MAX = 32

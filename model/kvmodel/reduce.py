@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from kvmodel.allowed import refusal
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError
 from kvmodel.events import AbortAll, Add, Event, Pause, Reset, Resume, Schedule, Update
@@ -18,7 +19,6 @@ from kvmodel.playback import Frame, frame_of
 from kvmodel.port import Subject
 from kvmodel.properties import Finding
 from kvmodel.rest import leave_alone, never_at_rest_finding
-from kvmodel.rules import refusal
 from kvmodel.scope import SWITCHES, Scope
 
 ATTEMPTS_MAX = 3_000

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
+from kvmodel.allowed import possible_reports
 from kvmodel.contract import Contract
 from kvmodel.events import Event, Resume, Schedule, TransferEnds, Update
 from kvmodel.life import takes_calls
@@ -17,7 +18,6 @@ from kvmodel.lockstep import Lockstep, Node
 from kvmodel.port import Observation
 from kvmodel.progress import EVERY_TRANSFER, at_rest, left_alone, stuck_message, unreported
 from kvmodel.properties import Finding, blame_of
-from kvmodel.rules import possible_reports
 from kvmodel.scope import Scope
 from kvmodel.world import World
 

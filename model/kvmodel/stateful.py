@@ -20,6 +20,7 @@ from hypothesis.errors import Flaky
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from hypothesis.strategies import SearchStrategy
 
+from kvmodel.allowed import fit_one_output, other_than_updates, possible_reports, refusal, stoppable, update_allowed
 from kvmodel.contract import Contract
 from kvmodel.coverage import Coverage
 from kvmodel.drafts import outcomes
@@ -33,7 +34,6 @@ from kvmodel.profiles import profile
 from kvmodel.properties import PROPERTY_NAMES, Finding, chosen_properties
 from kvmodel.reduce import reduce
 from kvmodel.rest import leave_alone, never_at_rest_finding
-from kvmodel.rules import fit_one_output, other_than_updates, possible_reports, refusal, stoppable, update_allowed
 from kvmodel.scope import Scope
 from kvmodel.strategies import scopes
 

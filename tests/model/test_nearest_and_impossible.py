@@ -6,13 +6,13 @@ import random
 
 import pytest
 
+from kvmodel.allowed import enabled, refusal
 from kvmodel.contract import Contract
 from kvmodel.events import Abort, Add, Event, Lose, Report, Schedule, TransferEnds, Update, parse_event
 from kvmodel.impossible import impossible
 from kvmodel.lockstep import Lockstep
 from kvmodel.nearest import nearest
 from kvmodel.playback import play
-from kvmodel.rules import enabled, refusal
 from kvmodel.scope import Scope
 from kvmodel.world import Stage, initial_world
 from kvrace.reference.subject import ReferenceSubject

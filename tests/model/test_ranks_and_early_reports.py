@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kvmodel.allowed import enabled, possible_reports, refusal
 from kvmodel.conformance.judge import Judge
 from kvmodel.contract import FURTHER, MEANINGS, Contract
 from kvmodel.errors import KvraceError
@@ -11,7 +12,7 @@ from kvmodel.events import Abort, Add, Lose, Report, Schedule, TransferEnds, Upd
 from kvmodel.port import ConnectorScript, DispatchedStep, Handover, LoadStarted, Response, ScheduledRequest
 from kvmodel.relation.model import Model
 from kvmodel.relation.policies import POLICIES
-from kvmodel.rules import apply, enabled, possible_reports, refusal
+from kvmodel.rules import apply
 from kvmodel.scope import LATER_FIELDS, Scope
 from kvmodel.world import World, initial_world
 

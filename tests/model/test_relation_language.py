@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvmodel.allowed import possible_reports
 from kvmodel.contract import Contract
 from kvmodel.events import Report
 from kvmodel.relation.finite import compiled
@@ -16,7 +17,6 @@ from kvmodel.relation.scoped import scoped
 from kvmodel.relation.terms import FALSE, TRUE, Change, Implies, after, bind, exists, forall
 from kvmodel.relation.text import text
 from kvmodel.relation.vocabulary import LOAD, RUNNING, WAITING, b, c, free, owns, phase, r, touches, x, y
-from kvmodel.rules import possible_reports
 from kvmodel.scope import Scope
 from kvmodel.world import RequestState, Stage, Transfer, World
 

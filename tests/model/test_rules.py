@@ -7,12 +7,12 @@ from typing import get_args
 
 import pytest
 
+from kvmodel.allowed import enabled, refusal
 from kvmodel.contract import ALL_MEANINGS, MEANINGS, Contract
 from kvmodel.events import Abort, Add, Lose, Report, ReportKind, Schedule, TransferEnds, Update
 from kvmodel.explorer import explore
 from kvmodel.lockstep import Lockstep
 from kvmodel.playback import OTHERS_MAX, play
-from kvmodel.rules import enabled, refusal
 from kvmodel.scope import Scope
 from kvrace.reference.subject import ReferenceSubject
 

@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from kvmodel.allowed import possible_reports
 from kvmodel.contract import ALL_MEANINGS, Contract
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.events import Schedule, Update
 from kvmodel.properties import PROPERTIES
-from kvmodel.rules import possible_reports
 from kvrace.render.rows import Row, rows_of
 from kvrace.reproducer.assertions import assertion_for
 from kvrace.reproducer.assertions.assertion import Assertion
