@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from kvmodel.accesses import given_up, holding_kv, names_kv
+from kvmodel.common_prefix import strange_prefix
 from kvmodel.drafts import kv_tokens
 from kvmodel.events import Update
 from kvmodel.failed_loads import no_use_of_failed_loads
@@ -126,7 +127,7 @@ def _on_nobodys_blocks(t: Transition) -> Broken | None:
 
 
 def no_use_after_free(t: Transition) -> Broken | None:
-    if broken := _on_nobodys_blocks(t):
+    if broken := _on_nobodys_blocks(t) or strange_prefix(t):
         return broken
     free = set(t.seen.free)
     for transfer in t.after.unreported:
