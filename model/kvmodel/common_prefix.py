@@ -1,9 +1,9 @@
 """What a step is told that all its requests have in common: so many first blocks, which the workers then read once for all of them.
 
 Source: vLLM ``SchedulerOutput.num_common_prefix_blocks`` and the runner's ``_compute_cascade_attn_prefix_len``, up to 0.31.0; later
-releases have no cascade attention. The runner takes the blocks from the table of one request, and no more of them than every request
-of the step had computed before it. It also wants long prefixes and many requests, which a scope is too small for: the count that it
-starts from is looked at, not what it makes of that.
+releases have no cascade attention. The runner takes the blocks from the table of one request, and no more of them than every
+request of the step had computed before it. It also wants long prefixes and many requests, which a scope is too small for: judged
+is the count that it starts from.
 """
 
 from __future__ import annotations

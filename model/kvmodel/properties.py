@@ -43,7 +43,7 @@ PROPERTIES: tuple[Property, ...] = (
         "no block is in the pool, or given to another owner, while a transfer touches it; "
         "no block becomes the target of a load while a dispatched step still touches it; "
         "no step writes a block that another request's transfer touches, nor, without a prefix cache, one it owns; "
-        "nothing works on the null block, nor on blocks that it takes for common to requests which have others",
+        "nothing works on the null block",
         "KVConnectorBase_V1.request_finished and wait_for_save; Scheduler.defer_block_free",
         checks.no_use_after_free,
     ),

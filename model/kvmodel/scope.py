@@ -174,7 +174,9 @@ class Scope:
         if self.load_failures not in ("", *FAILURE_POLICIES):
             raise KvraceError(f"load failures: {quoted(self.load_failures)} is no policy; use fail or recompute")
         if self.cascade and (not self.prefix_sharing or self.window):
-            raise KvraceError("cascade: requests have blocks in common with prefix sharing only, and in one group; leave out window")
+            raise KvraceError(
+                "cascade: requests have blocks in common with prefix sharing only, and in one group; leave out window"
+            )
         if self.failed_ids and not self.load_failures:
             raise KvraceError("failed ids: no load fails in this scope; set load failures to fail or recompute")
         in_step = any(map(self.loads_in_step, range(len(self.requests))))
