@@ -49,15 +49,18 @@ def nearest_outcome(accepted: Accepted, world: World, scope: Scope) -> Accepted:
 
 def kv_tokens(name: str, t: Transition) -> int:
     """How many tokens of a request have KV for certain when it is handed over: not those of steps in flight, nor of a load that is
-    not over. In a window it matters which tokens are the last, so there the step whose output has come counts as done."""
+    not over. In a window it matters which tokens are the last, so there the step whose output has come counts as done.
+
+    Accepted drafts may go beyond the last token that the request may have: they are cut off, and their KV is nobody's."""
     world = t.before
     if any(tr.request == name and tr.direction == "load" and not tr.over for tr in world.transfers):
         return 0
     requests, steps = list(world.requests), world.steps
     if isinstance(t.event, Update) and (t.scope.window or t.scope.drafts):
         requests, steps = settled(steps[0], steps[1:], requests, t.event.drafts, t.scope)
+    index = t.scope.names.index(name)
     starts = [access.start - access.loaded for step in steps for access in step.accesses if access.request == name]
-    return min([requests[t.scope.names.index(name)].computed, *starts])
+    return min([t.scope.most_computed(index), requests[index].computed, *starts])
 
 
 def settled(

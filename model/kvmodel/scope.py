@@ -258,9 +258,12 @@ class Scope:
     def blocks_needed(self, index: int) -> int:
         """Blocks of a request that runs to its end: its last sampled token never gets KV of its own, but drafts may have some
         after it. A table of a sliding window is never longer than the other one."""
-        tokens = self.prompt_blocks_of(index) * self.block_size + self.output_tokens
-        tokens += self.drafts * self.steps_in_flight
+        tokens = self.most_computed(index) + self.drafts * self.steps_in_flight
         return -(-tokens // self.block_size) * (2 if self.window else 1)
+
+    def most_computed(self, index: int) -> int:
+        """Tokens of a request that runs to its end, without the last one, which is sampled and never computed."""
+        return self.prompt_blocks_of(index) * self.block_size + self.output_tokens
 
     def loads(self, index: int) -> bool:
         return self.requests[index] in ("load", "load_save", "sync_load", "sync_load_save")

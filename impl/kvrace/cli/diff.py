@@ -10,7 +10,7 @@ from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.scope import Scheduling, Scope
 from kvrace.check import Limits
-from kvrace.cli import options
+from kvrace.cli import options, scope_options
 from kvrace.cli.check import named_option
 from kvrace.cli.contracts import contract_of
 from kvrace.cli.interrupt import interruptible
@@ -50,19 +50,19 @@ def diff_command(
     scheduler: options.Scheduler = None,
     contract: options.Contract = None,
     strict: options.Strict = False,
-    scope: options.ScopeName = None,
-    requests: options.Requests = None,
-    blocks: options.Blocks = None,
-    block_size: options.BlockSize = None,
-    prompt_blocks: options.PromptBlocks = None,
-    prompts: options.Prompts = None,
-    output_tokens: options.OutputTokens = None,
-    token_budget: options.TokenBudget = None,
-    priorities: options.Priorities = None,
-    prefix_sharing: options.PrefixSharing = False,
-    early_stop: options.EarlyStop = False,
-    separate_ends: options.SeparateEnds = False,
-    engine_order: options.EngineOrder = False,
+    scope: scope_options.ScopeName = None,
+    requests: scope_options.Requests = None,
+    blocks: scope_options.Blocks = None,
+    block_size: scope_options.BlockSize = None,
+    prompt_blocks: scope_options.PromptBlocks = None,
+    prompts: scope_options.Prompts = None,
+    output_tokens: scope_options.OutputTokens = None,
+    token_budget: scope_options.TokenBudget = None,
+    priorities: scope_options.Priorities = None,
+    prefix_sharing: scope_options.PrefixSharing = False,
+    early_stop: scope_options.EarlyStop = False,
+    separate_ends: scope_options.SeparateEnds = False,
+    engine_order: scope_options.EngineOrder = False,
     time_limit: options.TimeLimit = None,
     max_states: options.MaxStates = None,
     call_timeout: options.CallTimeout = 10.0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.scope import SCHEDULINGS
-from kvrace.cli import options
+from kvrace.cli import deployment_options, options
 from kvrace.cli.jsontarget import JsonTarget
 from kvrace.cli.program import program
 from kvrace.cli.reports import STANDARD_OUTPUT, show
@@ -17,9 +17,9 @@ from kvrace.transferconfig import read_config
 
 
 def doctor_command(
-    kv_transfer_config: options.KvTransferConfig = None,
-    scheduler_cls: options.SchedulerClass = None,
-    scheduler: options.EngineScheduling = None,
+    kv_transfer_config: deployment_options.KvTransferConfig = None,
+    scheduler_cls: deployment_options.SchedulerClass = None,
+    scheduler: deployment_options.EngineScheduling = None,
     json: options.Json = None,
     no_color: options.NoColor = False,
 ) -> int:

@@ -12,7 +12,7 @@ from kvmodel.contract import MEANINGS, Contract
 from kvmodel.errors import KvraceError, quoted
 from kvmodel.relation.policies import POLICIES, policy_named
 from kvrace.check import Limits
-from kvrace.cli import options
+from kvrace.cli import matrix_options, options, scope_options
 from kvrace.cli.check import named_option
 from kvrace.cli.interrupt import interruptible
 from kvrace.cli.jsontarget import JsonTarget
@@ -42,15 +42,15 @@ matrix_app = typer.Typer(
 
 @matrix_app.command("remedies")
 def remedies_command(
-    remedies: options.RemedyNames = None,
-    contracts: options.ContractNames = None,
-    subject: options.MatrixSubject = "vllm",
-    scope: options.MatrixScope = None,
-    requests: options.Requests = None,
-    blocks: options.Blocks = None,
+    remedies: matrix_options.RemedyNames = None,
+    contracts: matrix_options.ContractNames = None,
+    subject: matrix_options.MatrixSubject = "vllm",
+    scope: matrix_options.MatrixScope = None,
+    requests: scope_options.Requests = None,
+    blocks: scope_options.Blocks = None,
     time_limit: options.TimeLimit = None,
     max_states: options.MaxStates = None,
-    jobs: options.Jobs = None,
+    jobs: matrix_options.Jobs = None,
     json: options.Json = None,
     trace_dir: options.TraceFolder = "kvrace-traces",
     no_color: options.NoColor = False,

@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Iterator
 
 from kvmodel.errors import KvraceError, quoted
-from kvrace.cli import options
+from kvrace.cli import matrix_options, options
 from kvrace.cli.interrupt import interruptible
 from kvrace.lab.use import release_of
 from kvrace.mutants import Mutant, Row, kill_table
@@ -18,8 +18,8 @@ from kvrace.subjects import choose_subject, stdout_to_stderr
 
 
 def mutants_command(
-    subject: options.MutantsOf = "reference",
-    pattern: options.MutantPattern = "*",
+    subject: matrix_options.MutantsOf = "reference",
+    pattern: matrix_options.MutantPattern = "*",
     no_color: options.NoColor = False,
 ) -> int:
     """Plant known faults in a scheduler, one at a time, and show which property catches each.

@@ -12,7 +12,7 @@ from kvmodel.relation.policies import policy_named
 from kvmodel.relation.promela import promela
 from kvmodel.relation.scoped import scoped
 from kvmodel.scope import Scope
-from kvrace.cli import options
+from kvrace.cli import options, proof_options
 from kvrace.cli.contracts import contract_of
 from kvrace.files import check_target, write_atomically
 from kvrace.render.output import standard_output
@@ -24,13 +24,13 @@ MOST_REQUESTS, MOST_BLOCKS = 4, 8
 
 
 def promela_command(
-    requests: options.RelationRequests,
-    scheduler: options.RelationScheduler = "sync",
-    blocks: options.RelationBlocks = None,
-    policy: options.RelationPolicy = DEFAULT_POLICY,
+    requests: proof_options.RelationRequests,
+    scheduler: proof_options.RelationScheduler = "sync",
+    blocks: proof_options.RelationBlocks = None,
+    policy: proof_options.RelationPolicy = DEFAULT_POLICY,
     contract: options.Contract = None,
     output: options.ExportTarget = None,
-    run: options.RunSpin = False,
+    run: proof_options.RunSpin = False,
 ) -> int:
     """Write kvrace's relation of requests, blocks, steps and transfers as Promela, for the model checker Spin.
 

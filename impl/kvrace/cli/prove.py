@@ -13,7 +13,7 @@ from kvmodel.errors import KvraceError, quoted
 from kvmodel.relation.model import Model
 from kvmodel.relation.policies import policy_named
 from kvmodel.relation.safety import ASSUMPTIONS
-from kvrace.cli import options
+from kvrace.cli import options, proof_options
 from kvrace.cli.contracts import contract_of
 from kvrace.cli.interrupt import ending_at_once, interruptible
 from kvrace.cli.program import program
@@ -37,16 +37,16 @@ BESIDE = ("assert", "skip")
 
 
 def prove_command(
-    policy: options.ProvedPolicy = None,
+    policy: proof_options.ProvedPolicy = None,
     contract: options.Contract = None,
-    assume: options.Assume = None,
-    subject: options.PlayedOn = None,
-    brief: options.Brief = False,
-    time_limit: options.ObligationTimeLimit = 10.0,
-    json: options.ProofJson = None,
+    assume: proof_options.Assume = None,
+    subject: proof_options.PlayedOn = None,
+    brief: proof_options.Brief = False,
+    time_limit: proof_options.ObligationTimeLimit = 10.0,
+    json: proof_options.ProofJson = None,
     trace_dir: options.TraceFolder = "kvrace-traces",
     no_color: options.NoColor = False,
-    list_names: options.ListTheorems = False,
+    list_names: proof_options.ListTheorems = False,
 ) -> int:
     """Prove that a policy for completions keeps the scheduler safe, for any number of requests, blocks and steps in flight.
 

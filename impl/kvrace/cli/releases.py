@@ -10,7 +10,7 @@ from kvmodel.contract import MEANINGS, Contract
 from kvmodel.errors import KvraceError
 from kvrace.bisect import Bisection, bisect
 from kvrace.check import Limits
-from kvrace.cli import options
+from kvrace.cli import matrix_options, options, scope_options
 from kvrace.cli.check import named_option
 from kvrace.cli.interrupt import interruptible
 from kvrace.cli.jsontarget import JsonTarget
@@ -33,16 +33,16 @@ CALL_SECONDS = 10.0
 
 
 def releases_command(
-    releases: options.ReleaseNames = None,
-    contracts: options.ContractNames = None,
-    scope: options.ReleasesScope = None,
-    requests: options.Requests = None,
-    blocks: options.Blocks = None,
+    releases: matrix_options.ReleaseNames = None,
+    contracts: matrix_options.ContractNames = None,
+    scope: matrix_options.ReleasesScope = None,
+    requests: scope_options.Requests = None,
+    blocks: scope_options.Blocks = None,
     time_limit: options.TimeLimit = None,
     max_states: options.MaxStates = None,
-    jobs: options.Jobs = None,
-    results: options.Results = "kvrace-matrix",
-    fresh: options.Fresh = False,
+    jobs: matrix_options.Jobs = None,
+    results: matrix_options.Results = "kvrace-matrix",
+    fresh: matrix_options.Fresh = False,
     json: options.Json = None,
     html: options.Html = None,
     no_color: options.NoColor = False,
@@ -94,13 +94,13 @@ def releases_command(
 
 
 def bisect_command(
-    finding: options.FindingId,
-    releases: options.ReleaseNames = None,
-    scope: options.ReleasesScope = None,
-    requests: options.Requests = None,
-    blocks: options.Blocks = None,
-    every: options.EveryRelease = False,
-    results: options.Results = "kvrace-matrix",
+    finding: matrix_options.FindingId,
+    releases: matrix_options.ReleaseNames = None,
+    scope: matrix_options.ReleasesScope = None,
+    requests: scope_options.Requests = None,
+    blocks: scope_options.Blocks = None,
+    every: matrix_options.EveryRelease = False,
+    results: matrix_options.Results = "kvrace-matrix",
     no_color: options.NoColor = False,
 ) -> int:
     """Say which sampled release brought a finding, and which took it away.
