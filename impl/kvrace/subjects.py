@@ -106,7 +106,18 @@ def choose_patched(
     if release is not None:
         use(release)
     activate(wanted)
+    _try_with(str(wanted), importing)
     return replace(choose_subject(spec or "vllm", None, importing), patch=patch)
+
+
+def _try_with(patch: str, importing: Callable[[bool], None]) -> None:
+    """Import the patched vLLM. Raises KvraceError, with the diff named in it: what goes wrong here may be its doing."""
+    try:
+        _load_vllm(importing)
+    except KvraceError as error:
+        raise KvraceError(f"with {patch}: {error}") from error
+    except Exception as error:
+        raise KvraceError(f"with {patch} vLLM cannot be used: {describe(error)}{_place(error)}") from error
 
 
 def _reference(policy: str, note: str | None = None) -> SubjectChoice:
