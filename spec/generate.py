@@ -16,6 +16,7 @@ from typing import Any
 
 from spec.fixed_table import fixed
 from spec.known_answers.table import known_answers
+from spec.known_answers.write_ups import WRITE_UP_TABLES
 from spec.known_tables import KNOWN_TABLES
 from spec.markdown import markdown_table
 from spec.proof_tables import PROOF_RUNS, PROOF_TABLES
@@ -284,6 +285,7 @@ FROM_THE_MODEL: dict[str, Callable[[], str]] = {
     **PROOF_TABLES,
     **KNOWN_TABLES,
     **RELEASE_TABLES,
+    **WRITE_UP_TABLES,
     "known-answers": known_answers,
 }
 FROM_RUNS: dict[str, Callable[[], str]] = {

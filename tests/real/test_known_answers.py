@@ -15,12 +15,17 @@ from typing import Any
 import pytest
 from spec.known_answers.__main__ import played_apart
 from spec.known_answers.expected import Answer, answers
+from spec.known_answers.exported import export, run_without_kvrace
 from spec.known_answers.table import measured
+from spec.known_answers.write_ups import exported, write_ups
 
 from kvrace.lab.catalogue import catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
 NEWEST = catalogue()[-1].version
+
+
+WRITTEN = [name for one in write_ups() for name in one.answers]
 
 
 def _asked_of(version: str) -> list[Answer]:
@@ -47,6 +52,10 @@ def test_a_release_answers_as_it_is_known_to(version: str, tmp_path: Path) -> No
         again = _kvrace("replay", *traces, "--subject", f"vllm=={version}")
         assert again.returncode == 1, again.stderr
         assert again.stdout.count("still failing") >= len(traces), again.stdout
+    if version == NEWEST:
+        written = {name: said[name]["trace"] for name in WRITTEN if name in said}
+        assert export(written, tmp_path) == {}
+        assert set(run_without_kvrace(version, tmp_path, list(written)).values()) == {"fails"}
 
 
 def _expected(answer: Answer, version: str) -> str:
@@ -89,3 +98,10 @@ def test_the_measured_verdicts_are_the_expected_ones(answer: Answer) -> None:
 
 def test_every_release_of_the_lab_was_asked() -> None:
     assert list(measured()) == [release.version for release in catalogue() if not release.cannot]
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_written_up_was_seen_without_kvrace(name: str) -> None:
+    (answer,) = (answer for answer in answers() if answer.id == name)
+    expected = {answer.has_it[1]: "fails", **({answer.gone_in: "passes"} if answer.gone_in else {})}
+    assert exported()[name] == expected
