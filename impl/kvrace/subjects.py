@@ -25,7 +25,7 @@ from kvmodel.port import Subject
 from kvmodel.relation.policies import POLICIES
 from kvmodel.scope import Scheduling, Scope
 from kvrace.ctrlc import ctrl_c_wins
-from kvrace.lab.use import release_of, use
+from kvrace.lab.use import if_changed, release_of, use
 from kvrace.watchdog import describe
 
 BOTH: tuple[Scheduling, ...] = ("sync", "async")
@@ -79,9 +79,7 @@ def choose_subject(
         return _vllm_or_reference(importing)
     release = release_of(spec)
     if spec == "vllm" or release is not None:
-        if release is not None:
-            use(release)
-        return _vllm(importing, spec)
+        return _vllm(importing, spec) if release is None else _release(release, importing, spec)
     if spec == FIXED or spec in POLICIES:
         return _remedy(spec, importing)
     if not _CLASS_PATH.fullmatch(spec):
@@ -151,6 +149,14 @@ def _vllm(importing: Callable[[bool], None], spec: str = "vllm") -> SubjectChoic
     from kvrace.vllm.subject import VllmSubject
 
     return SubjectChoice(spec, None, VllmSubject, api.schedulings)
+
+
+def _release(version: str, importing: Callable[[bool], None], spec: str) -> SubjectChoice:
+    use(version)
+    try:
+        return _vllm(importing, spec)
+    except KvraceError as error:
+        raise KvraceError(f"{error}{if_changed(version)}") from error
 
 
 def _remedy(spec: str, importing: Callable[[bool], None]) -> SubjectChoice:

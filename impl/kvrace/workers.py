@@ -166,7 +166,7 @@ def _serve(work: Work[Any, Any], line: Connection) -> None:
         while True:
             piece = line.recv()
             try:
-                made = work(piece, _nobody)
+                made = work(piece, _alive)
             except KvraceError as error:
                 made = _Failed(str(error))
             except Exception as error:
@@ -179,5 +179,9 @@ def _serve(work: Work[Any, Any], line: Connection) -> None:
             line.send(made)
 
 
-def _nobody(_: Progress) -> None:
-    """Progress is told piece by piece where there are several processes."""
+def _alive(_: Progress) -> None:
+    """Progress is told piece by piece where there are several processes. But a piece that nobody waits for any more, since the
+    process that wanted it was killed, is not gone on with."""
+    parent = multiprocessing.parent_process()
+    if parent is not None and parent.pid != os.getppid():
+        raise SystemExit

@@ -50,6 +50,17 @@ def test_a_missing_field_is_named(monkeypatch, fields: str, owner: str) -> None:
     assert f"{owner} has no no_such_field" in _refusal()
 
 
+@pytest.mark.parametrize("error", [ImportError("no module"), AttributeError("no name"), SyntaxError("no Python")])
+def test_what_cannot_be_imported_is_named(monkeypatch, error: Exception) -> None:
+    """A later vLLM may be written for a later Python."""
+
+    def importing(self: Api) -> None:
+        raise error
+
+    monkeypatch.setattr(Api, "_import", importing)
+    assert str(error) in _refusal()
+
+
 def test_state_that_cannot_be_copied_is_refused(monkeypatch) -> None:
     """An iterator moves on and cannot be put back: merging on it would be guessing."""
 

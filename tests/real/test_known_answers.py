@@ -105,3 +105,8 @@ def test_what_is_written_up_was_seen_without_kvrace(name: str) -> None:
     (answer,) = (answer for answer in answers() if answer.id == name)
     expected = {answer.has_it[1]: "fails", **({answer.gone_in: "passes"} if answer.gone_in else {})}
     assert exported()[name] == expected
+
+
+def test_what_is_written_up_has_its_heading() -> None:
+    lines = (ROOT / "spec" / "findings.md").read_text(encoding="utf-8").splitlines()
+    assert [one.title for one in write_ups() if not {f"## {one.title}", f"### {one.title}"}.intersection(lines)] == []

@@ -79,9 +79,10 @@ def diff_command(
     it is counted, and nothing is asked of the second there or after it. So a
     remedy can be held against what it mends: the same everywhere else?
 
-    With --patch FILE.diff, vLLM (or one --subject) is checked as it is and with the
-    diff, each in a process of its own, and every finding is said to be new, gone, or
-    still there. A diff may change what is decided; what counts is what it breaks.
+    With --patch FILE.diff, vLLM (or one --subject) is checked as it is and with
+    the diff, each in a process of its own, and every finding is said to be new,
+    gone, or still there. A diff may change what is decided; what counts is what
+    it breaks.
 
     \b
     Examples:

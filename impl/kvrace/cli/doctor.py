@@ -38,7 +38,8 @@ def doctor_command(
 
     \b
     Examples:
-      kvrace doctor --kv-transfer-config '{"kv_connector": "NixlConnector", "kv_role": "kv_consumer"}'
+      kvrace doctor --kv-transfer-config \\
+          '{"kv_connector": "NixlConnector", "kv_role": "kv_consumer"}'
       kvrace doctor --kv-transfer-config @transfer.json
       kvrace doctor --kv-transfer-config @transfer.json --scheduler sync
       kvrace doctor --kv-transfer-config @transfer.json \\

@@ -10,10 +10,11 @@ import typer
 
 from kvmodel.errors import KvraceError
 from kvrace.cli import options
-from kvrace.cli.program import ON_RELEASE, program
+from kvrace.cli.program import ON_RELEASE, on_release
 from kvrace.lab.catalogue import in_order, release_named
-from kvrace.lab.store import Place, install, kept, known_versions, remove
-from kvrace.render.lab import installed_line, lab_table, removed_line
+from kvrace.lab.store import Place, folder_there, install, kept, known_versions, remove
+from kvrace.lab.use import version_here
+from kvrace.render.lab import installed_line, lab_table, of_environment_line, removed_line
 from kvrace.render.output import standard_output
 from kvrace.render.progress import progress_line
 
@@ -56,10 +57,13 @@ def install_command(versions: Versions, no_color: options.NoColor = False) -> in
         release_named(version)  # a version that is none is refused before anything is fetched
     with progress_line(not no_color) as line:
         for number, version in enumerate(wanted, 1):
-            before = {one.version for one in kept()}
+            if version == version_here():
+                output.print(of_environment_line(version))
+                continue
+            new = folder_there(version) is None
             place = install(version, lambda text, number=number: line.doing(f"{number}/{len(wanted)}  {text}"))  # type: ignore[misc]
             line.clear()
-            output.print(installed_line(version, place.folders[0], new=version not in before))
+            output.print(installed_line(version, place.folders[0], new=new))
     return 0
 
 
@@ -98,7 +102,7 @@ def run_command(version: Version, arguments: Arguments) -> int:
       kvrace lab run 0.15.1 -- replay kvrace-traces/*
     """
     with progress_line(True) as line:
-        place = install(version, line.doing)
+        place = Place(version, ()) if version == version_here() else install(version, line.doing)
     _become(place, arguments)
 
 
@@ -110,13 +114,20 @@ def _wanted(versions: list[str], everything: list[str]) -> list[str]:
 
 
 def _become(place: Place, arguments: list[str]) -> NoReturn:
-    """This process goes on as kvrace on the release: so signals, terminal and exit status are those of one program."""
-    path = [*map(str, place.folders), *filter(None, [os.environ.get("PYTHONPATH")])]
+    """This process goes on as kvrace on the release: so signals, terminal and exit status are those of one program. With ``-P``,
+    since the current folder may be a checkout of vLLM and would stand before the release."""
+    folders = [str(folder) for folder in place.folders]
+    for folder in folders:
+        if os.pathsep in folder:
+            raise KvraceError(
+                f"{folder} cannot stand in PYTHONPATH, which is split at '{os.pathsep}'; set KVRACE_CACHE to another folder"
+            )
+    path = [*folders, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path),
-        ON_RELEASE: f"{program()} lab run {place.version} --",
+        ON_RELEASE: on_release(place.version),
     }
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(sys.executable, [sys.executable, "-m", "kvrace", *arguments], environment)
+    os.execve(sys.executable, [sys.executable, "-P", "-m", "kvrace", *arguments], environment)

@@ -112,7 +112,7 @@ MutantsOf = Annotated[
     str,
     typer.Option(
         "--subject",
-        metavar="reference|vllm",
+        metavar="reference|vllm|vllm==VERSION",
         help="Where the faults are planted.",
         callback=not_empty,
         rich_help_panel=SUBJECT,

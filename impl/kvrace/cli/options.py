@@ -82,9 +82,10 @@ TwoSubjects = Annotated[
     list[str] | None,
     typer.Option(
         "--subject",
-        metavar="vllm|reference|module:Class",
-        help="Give it twice: the scheduler that is right by definition, and the one that is to do the same. vLLM's own, kvrace's "
-        "drop-in scheduler, the reference scheduler, or a subclass of vLLM's (the current folder can be imported).",
+        metavar="vllm|vllm==VERSION|reference|module:Class",
+        help="Give it twice: the scheduler that is right by definition, and the one that is to do the same. vLLM's own, that of a "
+        "release, kvrace's drop-in scheduler, the reference scheduler, or a subclass of vLLM's (the current folder can be "
+        "imported). Both are of one release: 'kvrace matrix releases' compares releases.",
         callback=not_empty,
         rich_help_panel=SUBJECT,
     ),

@@ -12,6 +12,7 @@ from kvrace.subjects import BUILT_IN
 NAME = "kvrace"
 ON_RELEASE = "KVRACE_ON_RELEASE"
 """Set by ``kvrace lab run``: how the program was called that runs on a release."""
+_RUN = " lab run "
 
 
 def program() -> str:
@@ -28,6 +29,11 @@ def program() -> str:
     if found and os.path.exists(started) and os.path.samefile(found, started):
         return NAME
     return _shown(started)
+
+
+def on_release(version: str) -> str:
+    """How this program is called on a release. Where it was called so already, the inner release is the one that counts."""
+    return f"{program().partition(_RUN)[0]}{_RUN}{version} --"
 
 
 def replay_options(spec: str, patch: str | None) -> str:

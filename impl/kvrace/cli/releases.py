@@ -49,9 +49,9 @@ def releases_command(
 ) -> int:
     """Try every order on each sampled release of vLLM, under each contract, and show what each of them breaks, and since when.
 
-    Each release is explored in a process of its own; one that the lab does not have
-    is fetched ('kvrace lab'). Every release under every contract is kept in a file
-    as soon as it is finished: ended in whatever way, the next run goes on there.
+    Each release is explored in a process of its own; one that the lab lacks is
+    fetched ('kvrace lab'). Every release under every contract is kept in a file
+    once it is finished: ended in whatever way, the next run goes on there.
 
     \b
     Examples:
@@ -108,8 +108,8 @@ def bisect_command(
     FINDING is an id that 'kvrace matrix releases' shows; it is looked for in the
     results that are kept, and what is not known yet is explored. Half of the
     releases that are left fall away with each probe, which is right only if the
-    finding came once and went once: where the results that are kept say otherwise,
-    that is said, and every release is looked at.
+    finding came once and went once: where the results that are kept say
+    otherwise, that is said, and every release is looked at.
 
     \b
     Examples:
@@ -131,7 +131,8 @@ def bisect_command(
     wanted = next((one for one in known.findings if one.id == finding), None)
     if wanted is None:
         raise KvraceError(
-            f"nothing in {results} has a finding {finding} over {name}; 'kvrace matrix releases' shows what there is"
+            f"nothing in {results} has a finding {finding} over {name}, of this kvrace and the releases that are installed; "
+            "'kvrace matrix releases' shows what there is"
         )
     _folder(results)
     with progress_line(not no_color) as line, interruptible(line.doing) as listen:

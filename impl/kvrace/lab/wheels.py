@@ -10,6 +10,7 @@ import io
 import re
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from kvmodel.errors import KvraceError
 from kvrace.lab.catalogue import Package
 
 _ABSENT = re.compile(r"No matching distribution found")
+_NO_VERSION = re.compile(r"\(from versions: none\)")
 _CHUNK = 1 << 20
 
 
@@ -25,19 +27,32 @@ class NotThere(KvraceError):
 
 
 def wheel(package: Package, folder: Path) -> Path:
-    """Let pip fetch the wheel into ``folder``, and not into a cache of its own: most of it is not needed again.
+    """Let pip fetch the wheel into a new folder in ``folder``, and not into a cache of its own: most of it is not needed again.
+    New, since the pip of a kvrace that was killed may go on for a while, and must not write where this one does.
 
     Raises KvraceError with pip's last line; :class:`NotThere` where the index has no such wheel.
     """
+    place = Path(tempfile.mkdtemp(dir=folder))
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet"]
-    download = ["download", "--no-deps", "--no-cache-dir", "--only-binary=:all:", "--dest", str(folder), package.pin]
+    download = ["download", "--no-deps", "--no-cache-dir", "--only-binary=:all:", "--dest", str(place), package.pin]
     run = subprocess.run([*pip, *download], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    wheels = sorted(folder.glob("*.whl"))
+    wheels = sorted(place.glob("*.whl"))
     if run.returncode or not wheels:
-        said = [line.removeprefix("ERROR: ") for line in run.stderr.splitlines() if line.startswith("ERROR: ")]
-        text = f"pip cannot fetch {package.pin}: {said[-1] if said else f'exit status {run.returncode}'}"
-        raise NotThere(text) if any(map(_ABSENT.search, said)) else KvraceError(text)
+        text = f"pip cannot fetch {package.pin}: {_why(run.stderr) or f'exit status {run.returncode}'}"
+        if _NO_VERSION.search(run.stderr):  # what pip says as well when it cannot reach the index
+            text += ", nor any other version; is there a network, and is pip's index the right one?"
+        raise NotThere(text) if _ABSENT.search(run.stderr) else KvraceError(text)
+    version = wheels[0].name.split("-")[1].partition("+")[0]
+    if version != package.version:
+        raise KvraceError(f"the index has {package.pin} as {version}: use that")
     return wheels[0]
+
+
+def _why(said: str) -> str:
+    """pip's last error, or where that only announces one (``ERROR: Exception:``, and a traceback), the last line of all."""
+    errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
+    lines = [line for line in said.splitlines() if line.strip()]
+    return errors[-1] if errors and not errors[-1].endswith(":") else "".join(lines[-1:])
 
 
 def python_files(name: str) -> bool:

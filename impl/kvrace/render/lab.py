@@ -25,6 +25,10 @@ def installed_line(version: str, folder: Path, new: bool) -> Text:
     return Text(f"vLLM {version}: {'installed' if new else 'was there already'}, {folder}")
 
 
+def of_environment_line(version: str) -> Text:
+    return Text(f"vLLM {version}: not fetched, it is the one of this environment")
+
+
 def removed_line(version: str, size: int) -> Text:
     return Text(f"vLLM {version}: removed, {megabytes(size)} are free")
 

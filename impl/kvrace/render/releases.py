@@ -38,7 +38,9 @@ def header(releases: Sequence[str], scope_name: str, scopes: Sequence[Scope], fo
 
 def report(matrix: ReleaseMatrix, folder: Path, replay: ReplayCommand) -> RenderableType:
     """The cells, the findings, and the verdict in the last line."""
-    parts: list[RenderableType] = [Text(""), _cells(matrix), Text(""), Text(legend(matrix), style="dim"), Text("")]
+    parts: list[RenderableType] = [Text("")]
+    if matrix.cells:
+        parts += [_cells(matrix), Text(""), Text(legend(matrix), style="dim"), Text("")]
     findings = matrix.findings
     if findings:
         parts += [Text(f"{count(len(findings), 'distinct finding')}, those of the newest releases first"), Text("")]
@@ -52,7 +54,8 @@ def report(matrix: ReleaseMatrix, folder: Path, replay: ReplayCommand) -> Render
 def legend(matrix: ReleaseMatrix) -> str:
     """What stands in a cell."""
     held = [name for name in matrix.properties if name not in shown_properties(matrix)]
-    everywhere = f"✓ in every cell: {', '.join(held)}. " if held else ""
+    known = "" if matrix.complete else " that is known"
+    everywhere = f"✓ in every cell{known}: {', '.join(held)}. " if held and matrix.cells else ""
     return (
         f"{everywhere}A cell is {' · '.join(matrix.schedulings)}. ✓ holds over every order, ✗ 4: violated, the shortest order has "
         f"4 events (C: only by what the contract allows beyond exactly-once), {NOT_THERE}: no such scheduler, ?: not known."
@@ -87,16 +90,18 @@ def _one(matrix: ReleaseMatrix, where: Where, name: str) -> str:
     return f"{SIGNS[verdict]} {found.length}{'' if found.blame == 'scheduler' else ' C'}"
 
 
-def rows(matrix: ReleaseMatrix, contract: str, names: Sequence[str]) -> list[tuple[list[str], list[str]]]:
-    """Releases that follow each other and have the same cells, with those cells."""
-    together: list[tuple[list[str], list[str]]] = []
+def rows(matrix: ReleaseMatrix, contract: str, names: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Releases that follow each other and have the same cells, with those cells. Where every property holds there are none, and
+    yet what is known is not put together with what is not."""
+    together: list[tuple[list[str], list[str], bool]] = []
     for release in matrix.releases:
         cells = [cell_text(matrix, release, contract, name) for name in names]
-        if together and together[-1][1] == cells:
+        known = (release, contract) in matrix.cells
+        if together and together[-1][1:] == (cells, known):
             together[-1][0].append(release)
         else:
-            together.append(([release], cells))
-    return together
+            together.append(([release], cells, known))
+    return [(span(releases) + ("" if known else " not known"), cells) for releases, cells, known in together]
 
 
 def span(releases: Sequence[str]) -> str:
@@ -112,7 +117,7 @@ def _cells(matrix: ReleaseMatrix) -> Table:
     for contract in matrix.contracts:
         table.add_row(Text(f"under {contract}", style="bold"))
         for releases, cells in rows(matrix, contract, names):
-            table.add_row(f"  {span(releases)}", *(Text(cell, style=_style(cell)) for cell in cells))
+            table.add_row(f"  {releases}", *(Text(cell, style=_style(cell)) for cell in cells))
     return table
 
 

@@ -52,7 +52,7 @@ class Api:
         self.version = import_vllm()
         try:
             self._import()
-        except (ImportError, AttributeError) as error:
+        except (ImportError, AttributeError, SyntaxError) as error:
             raise UnknownSubject(f"the adapter does not know this vLLM ({self.version}): {error}") from error
         self._check_signatures()
         self._check_fields()

@@ -28,7 +28,6 @@ def releases_page(matrix: ReleaseMatrix, folder: Path, replay: ReplayCommand) ->
         verdict=releases.verdict_line(matrix).plain,
         legend=releases.legend(matrix),
         rows=releases.rows,
-        span=releases.span,
         since=releases.since,
         order_text=releases.order_text,
         count=count,
