@@ -26,8 +26,9 @@ class BareEnvironment:
     def run(
         self, *arguments: object, path: tuple[Path, ...] = (), **variables: str
     ) -> subprocess.CompletedProcess[str]:
+        """``path`` comes before the packages, so another release of vLLM may be in it."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-        kept |= {"PYTHONPATH": os.pathsep.join(map(str, (self.packages, *path))), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        kept |= {"PYTHONPATH": os.pathsep.join(map(str, (*path, self.packages))), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         command = [str(self.python), *map(str, arguments)]
         return subprocess.run(command, env={**kept, **variables}, capture_output=True, text=True, check=False)
 

@@ -6,7 +6,7 @@ import re
 
 from kvmodel.errors import KvraceError, quoted
 from kvrace.reproducer import failures
-from kvrace.reproducer.assertions import blocks, pool, progress, requests
+from kvrace.reproducer.assertions import blocks, handover, pool, progress, requests
 from kvrace.reproducer.assertions.assertion import Assertion, Translate
 from kvrace.reproducer.order import Order
 
@@ -21,6 +21,7 @@ _KINDS: tuple[tuple[str, str, Translate], ...] = (
     ("no-use-after-free", r".* given to [A-Z] while the ", blocks.given_away),
     ("no-use-after-free", r"a step writes .* owns it too$", blocks.two_owners),
     ("no-use-after-free", r"a step writes ", blocks.step_writes),
+    ("no-use-after-free", r"a step works on .* does not own any more$", blocks.given_up),
     ("no-use-after-free", r".* of the load of [A-Z] while a dispatched step ", blocks.load_under_step),
     ("no-use-after-free", r".* of the load of [A-Z] while the ", blocks.load_under_transfer),
     ("no-premature-use", r"the prefix cache offers .* whose load has failed", failures.failed_offered),
@@ -37,7 +38,7 @@ _KINDS: tuple[tuple[str, str, Translate], ...] = (
     ("finish-once", r"[A-Z] is over and never got its call of request_finished$", requests.no_call),
     ("finish-once", r"[A-Z] is over and never got its notice to the workers$", requests.no_dismissal),
     ("finish-once", r"request_finished was called for [A-Z], which is not over$", requests.finished_early),
-    ("handover", r"request_finished\(([A-Z])\) named ", requests.wrong_handover),
+    ("handover", r"request_finished\(([A-Z])\) named ", handover.wrong_handover),
     ("conservation", r"block \d+ has reference count -?\d+ and \d+ owners$", pool.references),
     *(("conservation", rf"{counter} of ([A-Z]) is negative$", pool.negative(counter)) for counter in pool.COUNTERS),
 )
