@@ -21,8 +21,11 @@ from spec.known_answers.__main__ import ROOT, played_apart
 from spec.known_answers.expected import Answer, answers
 from spec.known_answers.write_ups import EXPORTED, exported, write_ups
 
+from kvmodel.errors import KvraceError
 from kvrace.files import write_atomically
 from kvrace.lab.store import install
+from kvrace.reproducer import pytest_source
+from kvrace.trace import read_trace
 
 _NO_KVRACE = 'import sys\n\nsys.modules["kvrace"] = sys.modules["kvmodel"] = None\n'
 
@@ -32,9 +35,10 @@ def export(traces: Mapping[str, str], folder: Path) -> dict[str, str]:
     refused = {}
     (folder / "conftest.py").write_text(_NO_KVRACE)
     for name, trace in traces.items():
-        ran = _kvrace("export", trace, "--as", "pytest", "--output", str(folder / f"{_module(name)}.py"))
-        if ran.returncode:
-            refused[name] = ran.stderr.strip()
+        try:
+            (folder / f"{_module(name)}.py").write_text(pytest_source(read_trace(Path(trace))))
+        except KvraceError as error:
+            refused[name] = str(error)
     return refused
 
 
@@ -67,18 +71,13 @@ def run_without_kvrace(version: str, folder: Path, names: Sequence[str]) -> dict
 
 def replayed(version: str, traces: Sequence[str]) -> bool:
     """Whether ``kvrace replay`` finds every one of the trace files still failing."""
-    ran = _kvrace("replay", *traces, "--subject", f"vllm=={version}")
+    command = [sys.executable, "-m", "kvrace", "replay", *traces, "--subject", f"vllm=={version}"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return ran.returncode == 1 and ran.stdout.count("still failing") >= len(traces)
 
 
 def _module(name: str) -> str:
     return f"test_{name.lower().replace('-', '_')}"
-
-
-def _kvrace(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kvrace", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-    )
 
 
 def _show(wanted: Sequence[Answer]) -> dict[str, dict[str, str]]:

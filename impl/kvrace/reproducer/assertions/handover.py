@@ -8,6 +8,12 @@ from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, piece
 from kvrace.reproducer.text import quoted, statement
 
+_AS_COUNTED = "    return table, -(-(request.num_computed_tokens - coming) // BLOCK_SIZE)"
+_WITHOUT_REJECTED = """    tokens = request.num_computed_tokens - coming - rejected
+    # Drafts beyond the last token of the request are cut off, and that one has no KV.
+    tokens = min(tokens, request.num_prompt_tokens + request.max_tokens - 1)
+    return table, -(-tokens // BLOCK_SIZE)"""
+
 
 def _blocks_with_kv(order: Order) -> Piece:
     drafts = order.scope.drafts > 0
@@ -20,7 +26,7 @@ def _blocks_with_kv(order: Order) -> Piece:
     if request is None or ("load", name) in connector.running:
         return table, 0
     coming = sum(step.num_scheduled_tokens.get(name, 0) for step in in_flight)
-    return table, -(-(request.num_computed_tokens - coming{" - rejected" if drafts else ""}) // BLOCK_SIZE)'''
+{_WITHOUT_REJECTED if drafts else _AS_COUNTED}'''
     )
 
 
@@ -35,6 +41,8 @@ _PLACES_WITH_KV = piece(
             return tables, range(0)
         coming = sum(step.num_scheduled_tokens.get(name, 0) for step in in_flight)
         tokens = max(0, request.num_computed_tokens - coming - rejected)
+        # Drafts beyond the last token of the request are cut off, and that one has no KV.
+        tokens = min(tokens, request.num_prompt_tokens + request.max_tokens - 1)
         first = max(0, tokens - WINDOW + 1) // BLOCK_SIZE
         return tables, range(first, -(-tokens // BLOCK_SIZE))
 
