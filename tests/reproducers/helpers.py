@@ -49,7 +49,7 @@ _SAYS = {
     "no-leak": r"did not come back|is over, and still in",
     "no-use-after-free": (
         r"are free while the (load|save)|are given to|a step writes blocks|a step works on a block|"
-        r"the load of \w (starts|writes)"
+        r"the load of \w (starts|writes)|are said to be common"
     ),
     "no-premature-use": r"the prefix cache (was reset and still )?offers|a step computes with|gets a token of a step",
     "no-stuck": r"the engine is idle|is not at rest",

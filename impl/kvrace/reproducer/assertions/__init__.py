@@ -6,7 +6,7 @@ import re
 
 from kvmodel.errors import KvraceError, quoted
 from kvrace.reproducer import failures
-from kvrace.reproducer.assertions import blocks, handover, pool, progress, requests
+from kvrace.reproducer.assertions import blocks, common_prefix, handover, pool, progress, requests
 from kvrace.reproducer.assertions.assertion import Assertion, Translate
 from kvrace.reproducer.order import Order
 
@@ -19,6 +19,7 @@ _KINDS: tuple[tuple[str, str, Translate], ...] = (
     ("no-leak", r".*, and ([A-Z])(?:, [A-Z])* is still in ", pool.entry_leaks),
     ("no-use-after-free", r".* in the pool while the ", blocks.in_the_pool),
     ("no-use-after-free", r".* given to [A-Z] while the ", blocks.given_away),
+    ("no-use-after-free", r"a step is told that all its requests have ", common_prefix.not_common),
     ("no-use-after-free", r"a step writes .* owns it too$", blocks.two_owners),
     ("no-use-after-free", r"a step writes ", blocks.step_writes),
     ("no-use-after-free", r"a step works on .* does not own any more$", blocks.given_up),

@@ -8,15 +8,15 @@ from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, piece
 from kvrace.reproducer.text import quoted, statement
 
-_CUT_OFF = """    tokens = request.num_computed_tokens - coming - rejected
-    # Drafts beyond the last token are cut off, and their KV is nobody's.
-    tokens = max(0, min(tokens, request.num_prompt_tokens + MAX_TOKENS - 1))
-"""
+_AS_COUNTED = "    return table, -(-(request.num_computed_tokens - coming) // BLOCK_SIZE)"
+_WITHOUT_REJECTED = """    tokens = request.num_computed_tokens - coming - rejected
+    # Drafts beyond the last token of the request are cut off, and that one has no KV.
+    tokens = min(tokens, request.num_prompt_tokens + request.max_tokens - 1)
+    return table, -(-tokens // BLOCK_SIZE)"""
 
 
 def _blocks_with_kv(order: Order) -> Piece:
     drafts = order.scope.drafts > 0
-    tokens = _CUT_OFF if drafts else ""
     return Piece(
         f'''def blocks_with_kv(scheduler, connector, name, *in_flight{", rejected=0" if drafts else ""}):
     """The blocks of a request, and how many of them are full of KV for certain: what a running
@@ -26,7 +26,7 @@ def _blocks_with_kv(order: Order) -> Piece:
     if request is None or ("load", name) in connector.running:
         return table, 0
     coming = sum(step.num_scheduled_tokens.get(name, 0) for step in in_flight)
-{tokens}    return table, -(-{"tokens" if drafts else "(request.num_computed_tokens - coming)"} // BLOCK_SIZE)'''
+{_WITHOUT_REJECTED if drafts else _AS_COUNTED}'''
     )
 
 
@@ -40,9 +40,9 @@ _PLACES_WITH_KV = piece(
         if request is None or ("load", name) in connector.running:
             return tables, range(0)
         coming = sum(step.num_scheduled_tokens.get(name, 0) for step in in_flight)
-        tokens = request.num_computed_tokens - coming - rejected
-        # Drafts beyond the last token are cut off, and their KV is nobody's.
-        tokens = max(0, min(tokens, request.num_prompt_tokens + MAX_TOKENS - 1))
+        tokens = max(0, request.num_computed_tokens - coming - rejected)
+        # Drafts beyond the last token of the request are cut off, and that one has no KV.
+        tokens = min(tokens, request.num_prompt_tokens + request.max_tokens - 1)
         first = max(0, tokens - WINDOW + 1) // BLOCK_SIZE
         return tables, range(first, -(-tokens // BLOCK_SIZE))
 
