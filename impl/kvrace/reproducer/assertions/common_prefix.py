@@ -13,7 +13,8 @@ _COMMON = piece(
         """The workers read these blocks once for all requests of the step, as far as all have computed them."""
         new, cached = step.scheduled_new_reqs, step.scheduled_cached_reqs
         computed = [request.num_computed_tokens for request in new] + list(cached.num_computed_tokens)
-        read = min(*step.num_common_prefix_blocks, min(computed) // BLOCK_SIZE)
+        said = (step.num_common_prefix_blocks or [0])[0]  # releases without cascade attention say nothing
+        read = min(said, min(computed) // BLOCK_SIZE)
         manager = scheduler.kv_cache_manager
         tables = {name: manager.get_block_ids(name)[0][:read] for name in step.num_scheduled_tokens}
         assert len({tuple(blocks) for blocks in tables.values()}) == 1, (
