@@ -53,8 +53,8 @@ def _decoded(path: Path) -> dict[str, Any]:
     if len(raw) > _LONGEST:
         raise KvraceError(f"{path} is longer than {_LONGEST} bytes: a scope file is not")
     try:
-        return tomllib.loads(raw.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        return tomllib.loads(raw.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:  # also of a number with more digits than Python reads
         raise KvraceError(f"{path} is not a scope file (TOML): {_first_line(error)}") from error
 
 

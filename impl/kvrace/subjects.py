@@ -51,13 +51,16 @@ class SubjectChoice:
     """The file that vLLM was patched with, as the user has named it."""
 
     def cases(self, scopes: Sequence[Scope], scheduler: str | None) -> list[Scope]:
-        """The scopes this subject can play. Raises KvraceError when ``--scheduler`` asks for one it cannot."""
+        """The scopes this subject can play. Raises KvraceError when it can play none, or not what ``--scheduler`` asks for."""
         if scheduler is not None and scheduler not in self.schedulings:
             raise KvraceError(
                 f"{self.spec} plays {self.schedulings[0]} scheduling only; leave out --scheduler {scheduler}"
             )
         wanted = self.schedulings if scheduler is None else (scheduler,)
-        return [scope for scope in scopes if scope.scheduling in wanted]
+        cases = [scope for scope in scopes if scope.scheduling in wanted]
+        if not cases:
+            raise KvraceError(f"no case of the scope has {wanted[0]} scheduling, and {self.spec} is to play no other")
+        return cases
 
 
 def choose_subject(
@@ -104,7 +107,18 @@ def choose_patched(
     if release is not None:
         use(release)
     activate(wanted)
+    _try_with(str(wanted), importing)
     return replace(choose_subject(spec or "vllm", None, importing), patch=patch)
+
+
+def _try_with(patch: str, importing: Callable[[bool], None]) -> None:
+    """Import the patched vLLM. Raises KvraceError, with the diff named in it: what goes wrong here may be its doing."""
+    try:
+        _load_vllm(importing)
+    except KvraceError as error:
+        raise KvraceError(f"with {patch}: {error}") from error
+    except Exception as error:
+        raise KvraceError(f"with {patch} vLLM cannot be used: {describe(error)}{_place(error)}") from error
 
 
 def _reference(policy: str, note: str | None = None) -> SubjectChoice:

@@ -242,7 +242,14 @@ def _readers(scope: Scope) -> dict[str, Reader[Any]]:
     return {
         "event": _event,
         "step": at_most_one(
-            record(DispatchedStep, scheduled=sequence(scheduled, _MAX_ENTRIES), preempted=names, dismissed=names)
+            record(
+                DispatchedStep,
+                scheduled=sequence(scheduled, _MAX_ENTRIES),
+                preempted=names,
+                dismissed=names,
+                common=count,
+                optional=LATER_FIELDS,
+            )
         ),
         "loads": sequence(
             record(

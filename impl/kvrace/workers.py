@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -59,7 +60,7 @@ def spread(
             tell(", ".join(str(piece) for _, piece in busy.values()))
             for ready in wait(list(busy), _LOOK_SECONDS):
                 worker, piece = busy.pop(ready)
-                yield piece, _received(worker)
+                yield piece, _received(worker, piece, tell)
                 if left and not late():
                     worker.send(left[0])
                     busy[worker] = (worker, left.popleft())
@@ -88,7 +89,7 @@ def apart(
             for ready in wait(list(busy), _LOOK_SECONDS):
                 process, piece = busy[ready]
                 try:
-                    made = _received(ready)
+                    made = _received(ready, piece, tell)
                 except KvraceError as error:
                     if failed is None:
                         raise
@@ -100,11 +101,12 @@ def apart(
         _end([process for process, _ in busy.values()])
 
 
-def _received(worker: Any) -> Any:
+def _received(worker: Any, piece: object, tell: Callable[[str], None]) -> Any:
     try:
         made = worker.recv()
     except (EOFError, OSError) as error:
-        raise KvraceError("a process ended before its work was done; with --jobs 1 there is only one") from error
+        tell(str(piece))  # what has ended all processes of a group is heard as what it is
+        raise KvraceError(f"the process that checks '{piece}' ended before its work was done") from error
     if isinstance(made, _Failed):
         raise KvraceError(made.message)
     return made
@@ -168,7 +170,11 @@ def _serve(work: Work[Any, Any], line: Connection) -> None:
             except KvraceError as error:
                 made = _Failed(str(error))
             except Exception as error:
-                made = _Failed(f"unexpected {describe(error)} in {piece}; please report it with what --jobs 1 shows")
+                if os.environ.get("KVRACE_DEBUG"):
+                    traceback.print_exc()
+                made = _Failed(
+                    f"unexpected {describe(error)} in {piece}; please report it with what KVRACE_DEBUG=1 shows"
+                )
             sys.stdout.flush()
             line.send(made)
 

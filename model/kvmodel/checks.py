@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from kvmodel.accesses import given_up, holding_kv, names_kv
+from kvmodel.common_prefix import strange_prefix
 from kvmodel.drafts import kv_tokens
 from kvmodel.events import Update
 from kvmodel.failed_loads import no_use_of_failed_loads
@@ -64,9 +65,8 @@ def no_leak(t: Transition) -> Broken | None:
         return Broken(message, blocks=tuple(kept))
     for table, names in seen.tables:
         if names:
-            return Broken(
-                f"every request is over and every transfer reported, and {', '.join(names)} is still in {table}"
-            )
+            message = f"every request is over and every transfer reported, and {', '.join(names)} is still in {table}"
+            return Broken(message, f"in {table.rpartition('.')[2]}")  # of whichever class of an ancestry
     return None
 
 
@@ -126,7 +126,7 @@ def _on_nobodys_blocks(t: Transition) -> Broken | None:
 
 
 def no_use_after_free(t: Transition) -> Broken | None:
-    if broken := _on_nobodys_blocks(t):
+    if broken := _on_nobodys_blocks(t) or strange_prefix(t):
         return broken
     free = set(t.seen.free)
     for transfer in t.after.unreported:
@@ -185,7 +185,7 @@ def no_premature_use(t: Transition) -> Broken | None:
             used = set(access.blocks).intersection(transfer.blocks)
             if used and transfer.request == access.request and transfer not in t.after.earlier:
                 message = f"a step computes with {_blocks(used)} of {access.request} before its load is over"
-                return Broken(message, blocks=tuple(sorted(used)))
+                return Broken(message, "by a step", tuple(sorted(used)))
     return None
 
 
@@ -197,7 +197,7 @@ def no_stuck(t: Transition) -> Broken | None:
         return None
     for name, request in zip(t.scope.names, t.after.requests, strict=True):
         if request.stage == Stage.LIVE and not t.after.paused:
-            return Broken(f"the engine goes idle while {name} is not over")
+            return Broken(f"the engine goes idle while {name} is not over", "not over")
     for transfer in t.after.unreported:
         if transfer.claimed and t.after.paused != "all":
             return Broken(f"the engine goes idle while the {transfer.label} is not reported")
@@ -215,11 +215,11 @@ def finish_once(t: Transition) -> Broken | None:
         owed = {"notice to the workers": request.known}  # workers need no notice of what they never heard of
         for count, what in counts:
             if count > 1:
-                return Broken(f"{name} got more than one {what}")
+                return Broken(f"{name} got more than one {what}", f"more than one {what}")
             if count == 0 and request.stage == Stage.OVER and finished and owed.get(what, True):
-                return Broken(f"{name} is over and never got its {what}")
+                return Broken(f"{name} is over and never got its {what}", f"no {what}")
         if request.finished_calls and request.stage == Stage.LIVE and isinstance(t.event, Update):
-            return Broken(f"request_finished was called for {name}, which is not over")
+            return Broken(f"request_finished was called for {name}, which is not over", "not over")
     return None
 
 
@@ -252,7 +252,7 @@ def conservation(t: Transition) -> Broken | None:
     for owner, blocks in t.seen.owned:
         twice = [block for block, count in Counter(blocks).items() if count > 1 and not _nobodys([block], t)]
         if twice:
-            return Broken(f"{_blocks(twice, 'is')} twice in the table of {owner}", blocks=tuple(twice))
+            return Broken(f"{_blocks(twice, 'is')} twice in the table of {owner}", "twice in a table", tuple(twice))
     if t.seen.negative:
-        return Broken(f"{t.seen.negative[0]} is negative")
+        return Broken(f"{t.seen.negative[0]} is negative", "a counter")
     return None

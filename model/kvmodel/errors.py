@@ -9,6 +9,7 @@ class KvraceError(Exception):
 
 
 _WORD_LENGTH = 60
+_NUMBER_BITS = 1000
 
 
 def shortened(word: object) -> str:
@@ -19,6 +20,8 @@ def shortened(word: object) -> str:
 
 def quoted(word: object) -> str:
     """The same in quotes and on one line. A number is shown without quotes."""
+    if isinstance(word, int) and word.bit_length() > _NUMBER_BITS:  # Python refuses to write the longest ones out
+        return "a number of hundreds of digits"
     if word is None or isinstance(word, (int, float)):
         return shortened(word)
     return repr(shortened(word))

@@ -69,7 +69,24 @@ def _drafts() -> list[Scope]:
 
 
 def _pipeline() -> list[Scope]:
-    return [Scope(("local", kind), scheduling, steps=3) for scheduling in SCHEDULINGS for kind in ("load", "save")]
+    return [
+        Scope(("local", kind), scheduling, steps=3, blocks=blocks)
+        for scheduling in SCHEDULINGS
+        for kind in ("load", "save")
+        for blocks in (4, 2)  # in the small pool one request gets the blocks that steps of the other still write
+    ]
+
+
+def _ranks() -> list[Scope]:
+    mixes = [("load",), ("save",), ("load_save",), ("load", "save")]
+    return [
+        case
+        for scheduling in SCHEDULINGS
+        for case in (
+            *(Scope(mix, scheduling, ranks=2) for mix in mixes),
+            Scope(("save",), scheduling, ranks=3, ranks_reporting=2),
+        )
+    ]
 
 
 def _partial() -> list[Scope]:
@@ -178,7 +195,11 @@ NAMED_SCOPES: dict[str, tuple[str, Any]] = {
     ),
     "window": ("pairs with a second group of blocks, a sliding window's, in a small pool", _window),
     "drafts": ("speculative decoding: drafts are accepted and rejected, also with a sliding window", _drafts),
-    "pipeline": ("pairs with three steps in flight, as pipeline parallel engines have them", _pipeline),
+    "pipeline": (
+        "pairs with three steps in flight, as pipeline parallel engines have them, in pools for two and for one",
+        _pipeline,
+    ),
+    "ranks": ("two ranks that end a transfer at different times, and three of which two take part", _ranks),
     "partial": ("two requests that load a part of their prompts, and a pool for one of them at a time", _partial),
     "medium": ("three requests, and pairs under preemption", _medium),
 }

@@ -62,11 +62,13 @@ class ScheduledRequest(NamedTuple):
 
 
 class DispatchedStep(NamedTuple):
-    """What ``schedule()`` returned. ``dismissed`` is ``finished_req_ids``, the workers' notice that a request is over."""
+    """What ``schedule()`` returned. ``dismissed`` is ``finished_req_ids``, the workers' notice that a request is over. ``common``:
+    how many first blocks all its requests have in common (``num_common_prefix_blocks``); only filled in scopes with ``cascade``."""
 
     scheduled: tuple[ScheduledRequest, ...]
     preempted: tuple[str, ...]
     dismissed: tuple[str, ...]
+    common: int = 0
 
 
 class LoadStarted(NamedTuple):

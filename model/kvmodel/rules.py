@@ -63,6 +63,7 @@ class _Draft:
         self.steps = world.steps
         self.transfers = list(world.transfers)
         self.settled = world.settled
+        self.ended_again = False
         self.deviations = set(world.deviations)
         self.spoiled = dict(world.spoiled)
         self.paused, self.again, self.earlier = world.paused, world.again, list(world.earlier)
@@ -182,6 +183,7 @@ class _Draft:
             self.start(load.request, "load", load.blocks, len(self.before.steps), claimed=True)
         for handover in response.handovers:
             name = handover.request
+            self.ended_again = self.ended_again or self.request(name).finished_calls > 0
             # What the workers were told of the request matters no longer: forgetting it merges states.
             calls = min(2, self.request(name).finished_calls + 1)
             self.change(name, finished_calls=calls, table=(), window_table=(), computed=0)
@@ -206,9 +208,9 @@ class _Draft:
             tuple(sorted(self.earlier)),
             tuple(sorted(self.spoiled.items())),
         )
-        if world.quiescent:
+        if world.quiescent and not self.ended_again:
             return world
-        # Something began anew: a step scheduled in the quiet before it is no cleanup step for it.
+        # Something began anew, or a request ended a second time: a step scheduled before that is no cleanup step for it.
         return world._replace(settled=False, steps=tuple(step._replace(cleanup=False) for step in world.steps))
 
 

@@ -39,7 +39,9 @@ LIFECYCLE: dict[str, str] = {
     "lookup": "the connector may say of a load that it cannot tell yet, or that there is none",
 }
 """Events of the engine's and the client's life that a scope may have, and what each means."""
-SWITCHES = ("prefix_sharing", "early_stop", "separate_ends", "engine_order", "loads_again", "failed_ids")
+SWITCHES = (
+    "prefix_sharing", "early_stop", "separate_ends", "engine_order", "loads_again", "failed_ids", "cascade", "oversized",
+)  # fmt: skip
 """The fields of a Scope that are true or false."""
 FAILURE_POLICIES: tuple[FailurePolicy, ...] = ("fail", "recompute")
 _LISTS: dict[str, tuple[type, str]] = {
@@ -79,6 +81,8 @@ LATER_FIELDS = (
     "lifecycle",
     "load_failures",
     "failed_ids",
+    "cascade",
+    "oversized",
 )
 """Fields that came after traces and results were written: left out there while they have their default."""
 _MISSING = object()
@@ -148,6 +152,12 @@ class Scope:
     of the same pool, from which blocks that have left the window are taken."""
     drafts: int = 0
     """Speculative decoding: how many draft tokens a step has for a request that decodes. The output accepts some of them."""
+    cascade: bool = False
+    """Each step says how many first blocks all requests have in common, and the workers read these for every request of the step
+    where its first one has them (cascade attention)."""
+    oversized: bool = False
+    """A request may need more blocks than the pool has. vLLM has such pools where ``num_gpu_blocks_override`` is set, or where it
+    counts the blocks of several groups too high."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.requests) <= len(REQUEST_NAMES):
@@ -163,6 +173,10 @@ class Scope:
                 raise KvraceError(f"{name.replace('_', ' ')}: {quoted(given)} is outside {low} to {high}")
         if self.load_failures not in ("", *FAILURE_POLICIES):
             raise KvraceError(f"load failures: {quoted(self.load_failures)} is no policy; use fail or recompute")
+        if self.cascade and (not self.prefix_sharing or self.window):
+            raise KvraceError(
+                "cascade: requests have blocks in common with prefix sharing only, and in one group; leave out window"
+            )
         if self.failed_ids and not self.load_failures:
             raise KvraceError("failed ids: no load fails in this scope; set load failures to fail or recompute")
         in_step = any(map(self.loads_in_step, range(len(self.requests))))
@@ -185,7 +199,7 @@ class Scope:
                 raise KvraceError(
                     f"all requests together need {self.blocks} blocks and a pool has at most {most}; use --blocks to take fewer"
                 )
-        if self.blocks < max(needed):
+        if self.blocks < max(needed) and not self.oversized:
             raise KvraceError(
                 f"the scope cannot fit: one request needs {max(needed)} blocks and the pool has {self.blocks}"
                 f"; use --blocks {max(needed)} or more"

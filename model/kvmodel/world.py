@@ -14,6 +14,7 @@ from kvmodel.events import Direction, PauseMode
 LATER_FIELDS = frozenset(
     {
         "rank", "told", "lease_over", "window_blocks", "drafts", "window", "window_table", "loaded", "garbage", "failed", "in_step",
+        "common",
     }
 )  # fmt: skip
 """Fields of records, here and in the port, that came after traces were written: a trace leaves them out while they have their

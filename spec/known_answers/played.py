@@ -13,9 +13,10 @@ from kvmodel.events import parse_event
 from kvmodel.properties import Finding
 from kvrace.check import Limits, check
 from kvrace.places import line_behind, play_recording
+from kvrace.replay import replay
 from kvrace.result import Violation
 from kvrace.subjects import SubjectChoice
-from kvrace.trace import write_trace
+from kvrace.trace import read_trace, write_trace
 from kvrace.watchdog import watched
 
 CALL_SECONDS = 10.0
@@ -25,7 +26,7 @@ def play(answer: Answer, choice: SubjectChoice, traces: Path | None = None) -> d
     """``verdict``: violated, with the order and where it ends, if the finding that is meant was found; differently, if that order
     is not the one of the answer; hidden, if the same property is broken there by the other side's fault; holds, if it was not found
     and the scope was exhausted; else incomplete; or refused, if the release cannot be asked, with the reason. Where something was
-    found and ``traces`` is given, the order is written there as a trace file."""
+    found and ``traces`` is given, the order is written there as a trace file, and ``replayed`` says what became of that."""
     if answer.scope.scheduling not in choice.schedulings:
         return {"verdict": "refused", "why": f"{answer.scope.scheduling} scheduling is not there"}
     try:
@@ -72,7 +73,8 @@ def _found(answer: Answer, found: Violation, choice: SubjectChoice, traces: Path
         "message": found.message,
     }
     if traces is not None:
-        measured["trace"] = str(write_trace(found, choice.spec, None, traces))
+        path = write_trace(found, choice.spec, None, traces)
+        measured |= {"trace": str(path), "replayed": replay(read_trace(path), choice, CALL_SECONDS).outcome}
     return measured
 
 

@@ -66,6 +66,11 @@ def test_a_file_and_the_same_options_are_the_same_scope(kvrace: Any) -> None:
         ("case = []", "0 cases; a file has 1 to 1000"),
         ("x = " + "[" * 5000, "is not a scope file (TOML)"),
         ("#" * 70_000, "is longer than 65536 bytes"),
+        ('requests = ["load"]\nblocks = ' + "1" * 60_000, "is not a scope file (TOML)"),
+        (
+            'requests = ["load"]\nblocks = 0x' + "f" * 60_000,
+            "blocks: a number of hundreds of digits is outside 1 to 128",
+        ),
     ],
 )
 def test_a_bad_file_is_one_line(kvrace: Any, text: str, complaint: str) -> None:
@@ -77,3 +82,10 @@ def test_a_file_that_is_not_there(kvrace: Any) -> None:
     run = kvrace("check", *POLICY, "--scope", "none.toml")
     assert run.status == 2
     assert run.error_line == "kvrace: cannot read the scope file none.toml: No such file or directory"
+
+
+def test_a_file_with_no_case_for_the_scheduler_that_is_asked_for(kvrace: Any) -> None:
+    name = _file('\ufeffrequests = ["load"]\nscheduling = "async"')
+    run = kvrace("check", *POLICY, "--scope", name, "--scheduler", "sync")
+    assert run.status == 2
+    assert run.error_line == "kvrace: no case of the scope has sync scheduling, and reference is to play no other"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -143,6 +146,7 @@ EVIL = [
     (GOOD.replace("@@ -27,7 +27,8 @@", f"@@ -{'9' * 500},7 +27,8 @@"), "is neither in a hunk nor the head of one"),
     (GOOD + "@@@ -1,2 -1,2 +1,3 @@@\n++x\n", "the diff is damaged, or of a merge"),
     ("@@ -1 +1 @@\n-a\n+b\n", "not a diff that can be applied"),
+    (GOOD + f"\x1b[1mdiff --git a/{NAME} b/{NAME}\x1b[m\n\x1b[36m@@ -1 +1 @@\x1b[m\n", "it is coloured"),
     ("diff --git " + "://" * 100_000 + "\n", "line 1: a header of 300011 characters"),
     (GOOD + "--- a" + "://" * 100_000 + "\n", "a header of"),
     (GOOD + "\\ No newline at end of file\n--- a/vllm/v1/x.py\n", "is neither in a hunk nor the head of one"),
@@ -170,3 +174,17 @@ def test_only_vllm_is_patched(refuse: Refuse, capfd: pytest.CaptureFixture[str])
     Path("it.diff").write_text(GOOD)
     assert run(["check", "--patch", "it.diff", "--subject", "reference"]) == 2
     assert "the reference scheduler is not vLLM's" in capfd.readouterr().err
+
+
+def test_what_goes_wrong_while_the_patched_vllm_is_imported_is_said_of_the_diff(release: Path, tmp_path: Path) -> None:
+    (tmp_path / "it.diff").write_text(_diff("", "raise RuntimeError('no')\n", "vllm/__init__.py"))
+    root = Path(__file__).resolve().parents[2]
+    paths = os.pathsep.join([str(release), str(root / "model"), str(root / "impl")])
+    command = [sys.executable, "-m", "kvrace", "check", "--patch", "it.diff", "--scope", "seed"]
+    ran = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("kvrace: with it.diff (")
+    assert "RuntimeError: no" in ran.stderr
+    assert ran.stderr.count("\n") == 1

@@ -19,9 +19,11 @@ SCOPE = Scope(("load_save",))
 ALL = Limits()
 
 
-def _side(policy: str, limits: Limits = ALL) -> Checked:
-    result = check(lambda scope: ReferenceSubject(scope, policy=policy), [SCOPE], Contract(), limits=limits)
-    return Checked((ReferenceSubject(SCOPE, policy=policy).identity,), result)
+def _side(policy: str, limits: Limits = ALL, fault: str | None = None) -> Checked:
+    def make(scope: Scope) -> ReferenceSubject:
+        return ReferenceSubject(scope, policy, fault)
+
+    return Checked((make(SCOPE).identity,), check(make, [SCOPE], Contract(), limits=limits))
 
 
 def _told(before: Checked, after: Checked) -> tuple[int, list[tuple[str, str]], str]:
@@ -69,3 +71,19 @@ def test_nothing_is_new_or_gone_by_what_a_limit_cut_off(before: str, after: str)
     assert (status, {fate for fate, _ in fates}) == (3, {"not decided"})
     assert "? incomplete on reference" in text
     assert "not exhausted: the state limit was reached" in text
+
+
+@pytest.mark.parametrize(
+    ("rule", "before", "after"),
+    [
+        ("no-leak", "forget-table-entry", "skip-free"),
+        ("finish-once", "two-notices", "dismiss-twice"),
+        ("finish-once", "dismiss-twice", "no-notice"),
+        ("no-stuck", "idle-with-held-blocks", "idle-with-load"),
+    ],
+)
+def test_another_fault_against_the_same_property_is_new(rule: str, before: str, after: str) -> None:
+    status, fates, _ = _told(_side("wait_for_all", fault=before), _side("wait_for_all", fault=after))
+    assert status == 1
+    assert {("gone", rule), ("new", rule)} <= set(fates)
+    assert "still there" not in {fate for fate, name in fates if name == rule}

@@ -27,9 +27,9 @@ def test_the_aggregator_holds_where_each_rank_reports_once(kind: str, fields: di
     [
         ("save", "duplicate", "no-use-after-free", "under a save",
          "add A, schedule, abort A, update save:A@1, schedule, update save:A@1:duplicate"),
-        ("save", "duplicate", "no-leak", "",
+        ("save", "duplicate", "no-leak", "in _send_remaining_count",
          "add A, schedule, abort A, update save:A@1, schedule, update save:A@2 save:A@1:duplicate"),
-        ("load", "duplicate", "no-premature-use", "",
+        ("load", "duplicate", "no-premature-use", "by a step",
          "add A, schedule, update load:A@1, schedule, update load:A@1:duplicate, schedule"),
         ("load", "lossy", "no-leak", "",
          "add A, schedule, abort A, lose load:A@1, update load:A@2, schedule, update"),

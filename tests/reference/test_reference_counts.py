@@ -45,6 +45,12 @@ def test_the_policies_differ_only_where_load_and_save_of_one_request_meet() -> N
         assert (len(set(counts)) > 1) == ("load_save" in requests)
 
 
+@pytest.mark.parametrize(("blocks", "fits"), [(1, False), (2, True)])
+def test_a_request_that_is_larger_than_the_pool_waits_for_ever(blocks: int, fits: bool) -> None:
+    result = run([Scope(("local",), blocks=blocks, oversized=True)])
+    assert (result.verdicts["no-stuck"] == "holds") == fits
+
+
 @pytest.mark.parametrize(("blocks", "waits"), [(3, True), (4, False)])
 def test_a_request_that_needs_more_blocks_than_are_free_waits_for_them(blocks: int, waits: bool) -> None:
     """Of three blocks two are taken and one stays free, and that is too little for the other request."""

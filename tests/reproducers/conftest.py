@@ -7,11 +7,11 @@ import subprocess
 import sys
 import sysconfig
 import venv
-import xml.etree.ElementTree as xml
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from spec.known_answers.exported import failures
 
 HERE = Path(__file__).resolve().parent
 
@@ -26,8 +26,9 @@ class BareEnvironment:
     def run(
         self, *arguments: object, path: tuple[Path, ...] = (), **variables: str
     ) -> subprocess.CompletedProcess[str]:
+        """``path`` comes before the packages, so another release of vLLM may be in it."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-        kept |= {"PYTHONPATH": os.pathsep.join(map(str, (self.packages, *path))), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        kept |= {"PYTHONPATH": os.pathsep.join(map(str, (*path, self.packages))), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         command = [str(self.python), *map(str, arguments)]
         return subprocess.run(command, env={**kept, **variables}, capture_output=True, text=True, check=False)
 
@@ -37,18 +38,7 @@ class BareEnvironment:
         options = ("-q", "-p", "no:cacheprovider", "--rootdir", folder, f"--junitxml={report}")
         ran = self.run("-m", "pytest", *options, folder, path=path, **variables)
         assert ran.returncode in (0, 1), ran.stdout + ran.stderr
-        return _failures(report)
-
-
-def _failures(report: Path) -> dict[str, str]:
-    results: dict[str, str] = {}
-    for case in xml.parse(report).iter("testcase"):
-        assert case.find("error") is None and case.find("skipped") is None, xml.tostring(case, "unicode")
-        failure = case.find("failure")
-        name = case.attrib["classname"].rpartition(".")[2]
-        assert name not in results, "one test a file"
-        results[name] = "" if failure is None else f"{failure.attrib['message']}\n{failure.text}"
-    return results
+        return failures(report)
 
 
 @pytest.fixture(scope="session")

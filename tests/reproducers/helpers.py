@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -41,6 +42,29 @@ def write_tests(folder: Path, orders: Iterable[RecordedTrace]) -> dict[str, Reco
         (folder / f"{name}.py").write_text(pytest_source(recorded))
         written[name] = recorded
     return written
+
+
+_SAYS = {
+    "no-double-free": r"holds a block twice|references; in the pool|counts its blocks wrongly",
+    "no-leak": r"did not come back|is over, and still in",
+    "no-use-after-free": (
+        r"are free while the (load|save)|are given to|a step writes blocks|a step works on a block|"
+        r"the load of \w (starts|writes)|are said to be common"
+    ),
+    "no-premature-use": r"the prefix cache (was reset and still )?offers|a step computes with|gets a token of a step",
+    "no-stuck": r"the engine is idle|is not at rest",
+    "finish-once": r"request_finished (was called|came|never)|the workers were|more than one final",
+    "handover": r"request_finished\(\w\) named",
+    "conservation": r"references and \d+ owners|_tokens is -\d+|_placeholders is -\d+",
+}
+
+
+def shows(failure: str, recorded: RecordedTrace) -> bool:
+    """A crash is the scheduler's own, at the recorded line; everything else is the assertion that was generated."""
+    if recorded.property == "no-crash":
+        line = (recorded.location or "").partition(" in ")[0].rpartition("/vllm/")[2]
+        return re.search(rf"/{re.escape(line)}: \w+", failure) is not None
+    return re.search(f"^AssertionError: .*({_SAYS[recorded.property]})", failure) is not None
 
 
 def ruff_complaints(folder: Path) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from kvmodel.contract import Contract
 from kvmodel.errors import KvraceError
-from kvmodel.events import Add, Report, Schedule, Update
+from kvmodel.events import Abort, Add, Report, Schedule, Update
 from kvmodel.port import AppliedPatch, Identity
 from kvmodel.scope import Scope, both_schedulers
 from kvrace.cli import run
@@ -86,14 +86,53 @@ def _wide() -> RecordedTrace:
     return replace(_crash(), scope=MANY, events=events, contract=everything, identity=identity)
 
 
+def _with_two_tables_and_drafts(wide: RecordedTrace) -> list[RecordedTrace]:
+    """The same with a window, drafts and a pipeline, as each kind of finding that looks at tables of blocks."""
+    scope = replace(MANY, window=3, drafts=2, steps=3, load_blocks=2)
+    *adds, schedule, update = wide.events
+    assert isinstance(update, Update)
+    accepting = replace(update, drafts=tuple((name, 2) for name in MANY.names))
+    steps = (*adds, schedule, schedule, schedule)
+    under_a_step = "block 1 becomes the target of the load of A while a dispatched step still works there for B"
+    kinds = [
+        ("no-use-after-free", "a step works on block 1 for A, which A does not own any more", steps),
+        ("no-use-after-free", "a step writes block 1 for A while the load of B still runs there", steps),
+        ("no-use-after-free", "a step writes block 1 for A, and B owns it too", steps),
+        ("no-use-after-free", "block 1 is given to A while the load of B still writes there", steps),
+        ("no-use-after-free", under_a_step, steps),
+        ("no-premature-use", "a step computes with block 1 of A before its load is over", steps),
+        ("no-leak", "every request is over and every transfer reported, and block 1 did not come back", (*steps, accepting)),
+        ("handover", "request_finished(A) named [], and the KV of A is in [1]", (*steps, accepting)),
+        ("handover", "request_finished(A) named [], and the KV of A is in [1]", (*adds, schedule, update)),
+        ("handover", "request_finished(A) named [], and the KV of A is in [1]", (*steps, Abort("A"))),
+    ]  # fmt: skip
+    scopes = [
+        scope, replace(scope, drafts=0), replace(scope, window=0), replace(scope, scheduling="sync", ranks=2),
+        replace(scope, scheduling="sync", token_budget=0, early_stop=False),
+    ]  # fmt: skip
+    return [
+        replace(wide, scope=scope, events=events, property=rule, message=message)
+        for scope in scopes
+        for rule, message, events in kinds
+    ]
+
+
 def test_each_file_is_laid_out_as_ruff_would(tmp_path: Path) -> None:
     wide = _wide()
     without_stops = tuple(Update(e.reports) if isinstance(e, Update) else e for e in wide.events)
+    several = replace(_crash(), scope=replace(_crash().scope, ranks=2))
     orders = [*_seeds(tmp_path), *_seeds(tmp_path, "unclaimed,duplicate,unsolicited,lossy"), _crash(), wide]
     orders += [replace(wide, events=without_stops), replace(wide, scope=replace(MANY, token_budget=0))]
+    orders += _with_two_tables_and_drafts(wide)
+    orders += [_on(order, version) for order in (_crash(), wide, several) for version in ("0.10.2", "0.11.2", "0.13.0")]
     written = write_tests(tmp_path / "tests", orders)
     assert len(written) > 10
     assert ruff_complaints(tmp_path / "tests") == ""
+
+
+def _on(recorded: RecordedTrace, version: str) -> RecordedTrace:
+    """The same as if it had been found on that release."""
+    return replace(recorded, identity=recorded.identity._replace(version=version))
 
 
 @pytest.mark.slow
@@ -170,6 +209,7 @@ def test_what_no_reproducer_can_be_made_of_is_one_line(tmp_path: Path) -> None:
     assert "more than 1 steps are in flight" in _refused(replace(crash, events=(Schedule(), Schedule())))
     assert "the scope has no request B" in _refused(replace(crash, events=(Add("B"),)))
     assert str(CRASH) in _refused(replace(crash, events=()))
+    assert "are for vLLM 0.10.2 and later, and this was found on 0.9.2" in _refused(_on(crash, "0.9.2"))
 
 
 def _loop(folder: Path) -> RecordedTrace:

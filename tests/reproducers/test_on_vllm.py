@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from kvrace.mutants import MUTANT_LIMITS
 from kvrace.textform import parse_text
 from kvrace.trace import RecordedTrace
 from tests.reproducers.conftest import HERE, BareEnvironment
-from tests.reproducers.helpers import COUNTEREXAMPLES, record, write_tests
+from tests.reproducers.helpers import COUNTEREXAMPLES, record, shows, write_tests
 
 pytestmark = pytest.mark.vllm
 
@@ -25,29 +24,11 @@ STOCK = {
     "async": "vllm.v1.core.sched.async_scheduler.AsyncScheduler",
 }
 FIXED = {"sync": "held_until_over.HeldUntilOver", "async": "held_until_over.HeldUntilOverAsync"}
-SAYS = {
-    "no-double-free": r"holds a block twice|references; in the pool|counts its blocks wrongly",
-    "no-leak": r"did not come back|is over, and still in",
-    "no-use-after-free": r"are free while the (load|save)|are given to|a step writes blocks|the load of \w (starts|writes)",
-    "no-premature-use": r"the prefix cache (was reset and still )?offers|a step computes with|gets a token of a step",
-    "no-stuck": r"the engine is idle|is not at rest",
-    "finish-once": r"request_finished (was called|came|never)|the workers were|more than one final",
-    "handover": r"request_finished\(\w\) named",
-    "conservation": r"references and \d+ owners|_tokens is -\d+|_placeholders is -\d+",
-}
-
-
-def _shows(failure: str, recorded: RecordedTrace) -> bool:
-    """A crash is the scheduler's own, at the recorded line; everything else is the assertion that was generated."""
-    if recorded.property == "no-crash":
-        line = (recorded.location or "").partition(" in ")[0].rpartition("/vllm/")[2]
-        return re.search(rf"/{re.escape(line)}: \w+", failure) is not None
-    return re.search(f"^AssertionError: .*({SAYS[recorded.property]})", failure) is not None
 
 
 def _missed(failures: dict[str, str], written: dict[str, RecordedTrace]) -> list[str]:
     assert failures.keys() == written.keys()
-    return [f"{written[n].message}: {text or 'passed'}" for n, text in failures.items() if not _shows(text, written[n])]
+    return [f"{written[n].message}: {text or 'passed'}" for n, text in failures.items() if not shows(text, written[n])]
 
 
 def _kept(pattern: str) -> list[RecordedTrace]:

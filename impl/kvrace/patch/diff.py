@@ -28,6 +28,7 @@ _PREFIXES = frozenset({"a", "b", "c", "i", "o", "w"})
 _HEADERS = ("diff --git ", "--- ", "+++ ", "Binary file", "@@")
 _LOST = re.compile(r"[+ \t]|-(?!-- |-? ?$)|@(?!@ -)")
 """How a line begins that comes after a hunk and was meant to be in it, so that the numbers of the hunk are wrong."""
+_COLOURED = re.compile(r"^\x1b\[[\d;]*m(diff --git|---|\+\+\+|@@) ", re.MULTILINE)
 _HUNK = re.compile(r"@@ -\d{1,9}(,\d{1,9})? \+\d{1,9}(,\d{1,9})? @@")
 
 
@@ -108,6 +109,8 @@ def _text(raw: bytes) -> str:
 
 
 def _files(text: str) -> PatchSet:
+    if _COLOURED.search(text):
+        raise KvraceError("it is coloured; write it with --color=never")
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
         if len(line) > _LONGEST_HEADER and line.startswith(_HEADERS):

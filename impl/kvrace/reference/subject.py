@@ -58,6 +58,10 @@ class ReferenceSubject:
             raise UnknownSubject(
                 "of the engine's life the reference scheduler knows abort_all only; such a scope is for vLLM (--subject vllm)"
             )
+        if scope.cascade:
+            raise UnknownSubject(
+                "the reference scheduler tells no step what its requests have in common: leave out cascade"
+            )
         if scope.ranks > 1:
             raise UnknownSubject("the reference scheduler has one rank; several ranks are for vLLM (--subject vllm)")
         if scope.load_failures or any(map(scope.loads_in_step, range(len(scope.requests)))):

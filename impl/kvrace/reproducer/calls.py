@@ -6,10 +6,12 @@ from kvmodel.early import EARLY
 from kvmodel.events import Abort, Add, Event, Lose, Report, ReportKind, Schedule, TransferEnds, Update
 from kvmodel.life import LifeEvent
 from kvrace.render.rows import at_rank
+from kvrace.reproducer.assertions.touched import step_arguments
+from kvrace.reproducer.drafts import accepted_items, accepted_words, proposing
 from kvrace.reproducer.failures import failure_arguments, failure_lines, failure_words, mended_lines
 from kvrace.reproducer.life import is_over, life_statements, life_words, lookup_lines, name_of_transfer
 from kvrace.reproducer.order import Call, Order
-from kvrace.reproducer.text import WIDTH, comment_lines, enclosed, quoted
+from kvrace.reproducer.text import WIDTH, comment_lines, quoted, statement
 
 _INDENT = "    "
 _HOW: dict[ReportKind, str] = {
@@ -65,6 +67,7 @@ def _words_of_update(step: int, event: Update) -> str:
     told = [f"the {report.direction} of {_name_in(report)}{_HOW[report.kind]}" for report in event.reports]
     said = [f"reports {' and '.join(told)}"] if told else []
     said += failure_words(event)
+    said += accepted_words(event)
     said += [f"has a stop token for {', '.join(event.stops)}"] if event.stops else []
     return f"The output of step {step} {' and '.join(said) or 'is processed'}."
 
@@ -103,7 +106,7 @@ def _schedule(order: Order, call: Call, watched: frozenset[str]) -> list[str]:
     if "known" in watched:
         lines.append(f"known |= {step}.num_scheduled_tokens.keys()")
     if "used" in watched and call.step in order.in_flight:
-        lines.append(f"used_{call.step} = used_blocks(scheduler, {step})")
+        lines.append(f"used_{call.step} = used_blocks({step_arguments(order, call.step)})")
     return [*lines, *mended_lines(order, call)]
 
 
@@ -115,29 +118,32 @@ def _update(order: Order, call: Call, event: Update, watched: frozenset[str]) ->
         if names:
             arguments.append(_argument(keyword, _reported(order, call, direction, names)))
     arguments += failure_arguments(event)
+    if event.drafts:
+        arguments.append(_argument("accepted", accepted_items(event), "{}"))
     if event.stops:
         arguments.append(f"stopped=[{_names(list(event.stops))}]")
     last = call is order.calls[-1]
     outputs = "outputs = " if "notices" in watched or ("output" in watched and last) else ""
     line = f"{outputs}scheduler.update_from_output({step}, model_output({', '.join(arguments)}))"
     lines = [line]
-    if len(_INDENT + line) > WIDTH:
-        whole = enclosed("output = model_output(", arguments, ")", _INDENT)
-        lines = [part.removeprefix(_INDENT) for part in whole]
-        lines.append(f"{outputs}scheduler.update_from_output({step}, output)")
+    if len(_INDENT + line) > WIDTH or proposing(order):
+        lines = statement("output = model_output(", arguments)
+        lines += [f"{outputs}scheduler.update_from_output({step}, output)", *proposing(order)]
     if "notices" in watched:
         lines.append("notices += final_notices(outputs)")
     return [*failure_lines(event), *lines]
 
 
-def _argument(keyword: str, items: list[str]) -> str:
-    """A list as an argument, with one item a line where it is too long; one that is another list is that list."""
+def _argument(keyword: str, items: list[str], marks: str = "[]") -> str:
+    """A list as an argument, with one item a line where it is too long; one that is another list is that list. ``marks`` {} make
+    a dict of it."""
     if len(items) == 1 and items[0].startswith("*"):
         return f"{keyword}={items[0].removeprefix('*')}"
-    text = f"{keyword}=[{', '.join(items)}]"
+    opens, closes = marks[0], marks[1]
+    text = f"{keyword}={opens}{', '.join(items)}{closes}"
     if len(2 * _INDENT + text) < WIDTH:
         return text
-    return "\n".join([f"{keyword}=[", *(f"{3 * _INDENT}{item}," for item in items), f"{2 * _INDENT}]"])
+    return "\n".join([f"{keyword}={opens}", *(f"{3 * _INDENT}{item}," for item in items), f"{2 * _INDENT}{closes}"])
 
 
 def _reported(order: Order, call: Call, direction: str, reports: list[Report]) -> list[str]:

@@ -26,7 +26,8 @@ def connector_piece(order: Order, watched: frozenset[str], reports_all: bool) ->
         ["    def wait_for_save(self): ..."],
     ]
     code = "\n\n".join("\n".join(block) for block in blocks)
-    return Piece(code, (f"{_BASE}:KVConnectorBase_V1", f"{_BASE}:KVConnectorMetadata"))
+    names = ["KVConnectorBase_V1", "KVConnectorMetadata", *(["SupportsHMA"] if order.scope.window else [])]
+    return Piece(code, tuple(f"{_BASE}:{name}" for name in names))
 
 
 def _life(order: Order, reports_all: bool) -> list[list[str]]:
@@ -44,7 +45,7 @@ def _life(order: Order, reports_all: bool) -> list[list[str]]:
 
 def _start(order: Order, watched: frozenset[str]) -> list[str]:
     return [
-        "class StubConnector(KVConnectorBase_V1):",
+        f"class StubConnector(KVConnectorBase_V1{', SupportsHMA' if order.scope.window else ''}):",
         '    """Moves nothing, and remembers which blocks each transfer touches until it is over."""',
         "",
         "    def __init__(self, vllm_config, role, kv_cache_config=None):",
@@ -81,17 +82,40 @@ def _loads(order: Order) -> list[str]:
         *changed,
         f"        if name not in LOADS or {done}:",
         "            return 0, False",
-        "        offered = max(0, len(PROMPTS[name]) * BLOCK_SIZE - num_computed_tokens)",
+        *_offered(order),
         f"        return offered, offered > 0{' and name not in LOADS_IN_STEP' if order.loads_in_step else ''}",
         "",
         "    def update_state_after_alloc(self, request, blocks, num_external_tokens):",
         "        if num_external_tokens > 0:",
         "            name = request.request_id",
-        "            last = len(PROMPTS[name])",
+        f"            last = {_last_loaded(order)}",
         "            first = last - num_external_tokens // BLOCK_SIZE",
         *([] if again else ["            self.loaded.add(name)"]),
-        *run_lines(order, _runs(order, "load", "blocks.get_block_ids()[0][first:last]")),
+        *_load_starts(order),
     ]
+
+
+def _load_starts(order: Order) -> list[str]:
+    if not order.scope.window:
+        return run_lines(order, _runs(order, "load", "blocks.get_block_ids()[0][first:last]"))
+    return [
+        "            tables = blocks.get_block_ids()",
+        f"            {_runs(order, 'load', 'real_blocks(tables, slice(first, last))')}",
+    ]
+
+
+def _offered(order: Order) -> list[str]:
+    if not order.scope.load_blocks:
+        return ["        offered = max(0, len(PROMPTS[name]) * BLOCK_SIZE - num_computed_tokens)"]
+    return [
+        f"        num_blocks = {_last_loaded(order)}",
+        "        offered = max(0, num_blocks * BLOCK_SIZE - num_computed_tokens)",
+    ]
+
+
+def _last_loaded(order: Order) -> str:
+    """How many blocks of a prompt can come by load."""
+    return "min(len(PROMPTS[name]), LOAD_BLOCKS)" if order.scope.load_blocks else "len(PROMPTS[name])"
 
 
 def _no_loads() -> list[str]:
@@ -104,23 +128,27 @@ def _no_loads() -> list[str]:
 
 
 def _request_finished(order: Order, watched: frozenset[str]) -> list[str]:
-    lines = ["    def request_finished(self, request, block_ids):"]
+    method = "request_finished_all_groups" if order.scope.window else "request_finished"
+    lines = [f"    def {method}(self, request, block_ids):"]
     if order.saves or watched & {"finished", "handed_over"}:
         lines.append("        name = request.request_id")
     if "finished" in watched:
         lines.append("        self.finished.append(name)")
     if "handed_over" in watched:
-        lines.append("        self.handed_over[name] = list(block_ids)")
+        lines.append(f"        self.handed_over[name] = {'block_ids' if order.scope.window else 'list(block_ids)'}")
     if not order.saves:
         return [*lines, "        return False, None"]
-    lines += ["        if name not in SAVES or not block_ids:", "            return False, None"]
+    named, blocks = (
+        ("any(block_ids)", "real_blocks(block_ids)") if order.scope.window else ("block_ids", "list(block_ids)")
+    )
+    lines += [f"        if name not in SAVES or not {named}:", "            return False, None"]
     if order.contract.single and order.loads:
         lines += [
             '        if ("load", name) in self.running:',
             "            return False, None  # never two transfers of one request at a time",
         ]
     claimed = "name not in UNCLAIMED" if order.unclaimed else "True"
-    return [*lines, f"        {_runs(order, 'save', 'list(block_ids)')}", f"        return {claimed}, None"]
+    return [*lines, f"        {_runs(order, 'save', blocks)}", f"        return {claimed}, None"]
 
 
 def _over(order: Order) -> list[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from kvmodel.events import FailedPart, Update
 from kvmodel.scope import Scope
 from kvrace.reproducer.assertions.assertion import Assertion
-from kvrace.reproducer.assertions.helpers import USED_BLOCKS, WRITTEN_BLOCKS, last_step
+from kvrace.reproducer.assertions.helpers import last_step
+from kvrace.reproducer.assertions.touched import step_arguments, used_blocks, written_blocks
 from kvrace.reproducer.order import Call, Order
 from kvrace.reproducer.piece import Piece, piece
-from kvrace.reproducer.text import enclosed, quoted, string_set
+from kvrace.reproducer.text import enclosed, quoted, statement, string_set
 
 _PLACES: dict[FailedPart, str] = {"first": ", slice(1)", "last": ", slice(-1, None)", "all": "", "id": ""}
 _WORDS: dict[FailedPart, str] = {
@@ -89,12 +90,12 @@ def failure_arguments(event: Update) -> list[str]:
     ]
 
 
-def output_arguments(order: Order) -> tuple[str, list[str]]:
+def output_arguments(order: Order) -> tuple[list[str], list[str]]:
     """More parameters of ``model_output``, and what becomes of them."""
     if not order.failures:
-        return "", []
+        return [], []
     names = ["failed_recving"] if order.scope.failed_ids else ["invalid_block_ids"]
-    return "".join(f", {name}=()" for name in names), [f"            {name}=set({name})," for name in names]
+    return [f"{name}=()" for name in names], [f"            {name}=set({name})," for name in names]
 
 
 def mended_lines(order: Order, call: Call) -> list[str]:
@@ -105,7 +106,7 @@ def mended_lines(order: Order, call: Call) -> list[str]:
 
 
 def mending_pieces(order: Order) -> list[Piece]:
-    return [WRITTEN_BLOCKS] if any(mended_lines(order, call) for call in order.schedules) else []
+    return [*written_blocks(order)] if any(mended_lines(order, call) for call in order.schedules) else []
 
 
 _NOT_OFFERED = piece(
@@ -136,10 +137,10 @@ _NOT_READ = piece(
 
 
 def failed_read(order: Order, name: str) -> Assertion:
-    step = last_step(order)
-    sets = f"used_blocks(scheduler, {step}), written_blocks(scheduler, {step})"
-    after = (f"assert_no_step_reads_a_failed_block(connector, {sets})",)
-    return Assertion(after, (USED_BLOCKS, WRITTEN_BLOCKS, _NOT_READ))
+    asked = step_arguments(order, last_step(order))
+    sets = [f"used_blocks({asked})", f"written_blocks({asked})"]
+    after = statement("assert_no_step_reads_a_failed_block(", ["connector", *sets])
+    return Assertion(tuple(after), (*used_blocks(order), *written_blocks(order), _NOT_READ))
 
 
 def failed_delivered(order: Order, name: str) -> Assertion:

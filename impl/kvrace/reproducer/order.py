@@ -46,12 +46,7 @@ class Order:
 
     @classmethod
     def of(cls, scope: Scope, contract: Contract, events: tuple[Event, ...]) -> Order:
-        """Raises KvraceError for an order that no scheduler can play, or in a scope that the generated test cannot make."""
-        unknown = [name for name in ("steps", "load_blocks", "window", "drafts") if getattr(scope, name)]
-        if unknown:
-            raise KvraceError(
-                f"a test without kvrace cannot make a scope with {unknown[0].replace('_', ' ')}; use --as text"
-            )
+        """Raises KvraceError for an order that no scheduler can play."""
         calls: list[Call] = []
         added: set[str] = set()
         again: list[str] = []
@@ -134,6 +129,17 @@ class Order:
         return any(update.stops for update in self.updates)
 
     @property
+    def accepts(self) -> bool:
+        """Whether an output accepts drafts."""
+        return any(update.drafts for update in self.updates)
+
+    def flying_before(self, step: int) -> tuple[int, ...]:
+        """The steps that are in flight when the step with this number is scheduled."""
+        number = next(call.number for call in self.schedules if call.step == step)
+        done = {call.step for call in self.calls if call.number < number and isinstance(call.event, Update)}
+        return tuple(earlier for earlier in range(1, step) if earlier not in done)
+
+    @property
     def separate_ends(self) -> bool:
         return any(isinstance(call.event, TransferEnds) for call in self.calls)
 
@@ -197,7 +203,8 @@ def _requests(event: Event) -> tuple[str, ...]:
             return ()
         case Schedule():
             return _asked(event)
-        case Update(reports, stops, failures):
-            return (*(report.request for report in reports), *(failure.request for failure in failures), *stops)
+        case Update(reports, stops, failures, drafts):
+            told = (*(report.request for report in reports), *(failure.request for failure in failures))
+            return (*told, *stops, *(name for name, _ in drafts))
         case _:
             return (event.request,)

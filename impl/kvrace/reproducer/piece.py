@@ -21,7 +21,7 @@ def piece(code: str, *imports: str) -> Piece:
     return Piece(dedent(code).strip("\n"), imports)
 
 
-_THIRD_PARTY = ("pytest", "torch", "vllm")
+_THIRD_PARTY = ("numpy", "pytest", "torch", "vllm")
 
 
 def import_lines(imports: Iterable[str]) -> list[str]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from kvrace.reproducer.order import Order
+from kvrace.reproducer.text import enclosed
 
 AGGREGATOR = "vllm.distributed.kv_transfer.kv_connector.utils:KVOutputAggregator"
 
@@ -80,7 +81,7 @@ def rank_methods(order: Order) -> list[list[str]]:
     ]
 
 
-def rank_output(order: Order, sampled: list[str], extra: str, ids: str) -> list[str]:
+def rank_output(order: Order, sampled: list[str], extra: list[str], ids: str) -> list[str]:
     """``model_output`` for several ranks. ``sampled`` are the lines with the sampled tokens, ``ids`` makes a set of ids."""
     made = 'part[0] for part in parts if part.endswith(f"@{rank}")'
     return [
@@ -89,7 +90,9 @@ def rank_output(order: Order, sampled: list[str], extra: str, ids: str) -> list[
         f"    return {f'{{{made}}}' if ids == 'set' else f'{ids}({made})'} or None",
         "",
         "",
-        f"def model_output(scheduler, step, finished_recving=(), finished_sending=(){extra}):",
+        *enclosed(
+            "def model_output(", ["scheduler", "step", "finished_recving=()", "finished_sending=()", *extra], "):"
+        ),
         '    """The outputs of all ranks, put together as the executor does it. "A@1" is a report of rank 1."""',
         "    names = list(step.num_scheduled_tokens)",
         "    outputs = [",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from kvmodel.scope import Scope
+from kvmodel.scope import STEPS_IN_FLIGHT, Scope
+from kvrace.reproducer.drafts import config_lines
 from kvrace.reproducer.failures import constant_lines, policy_lines
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, piece
 from kvrace.reproducer.ranks import AGGREGATOR, rank_constants
 from kvrace.reproducer.text import enclosed, quoted, string_set
+from kvrace.reproducer.window import group_lines, spec_lines
 
 _STOCK = {
     "sync": "vllm.v1.core.sched.scheduler.Scheduler",
@@ -71,6 +73,8 @@ def constants(order: Order, scheduler: str | None) -> list[str]:
         f"NUM_BLOCKS = {scope.blocks}  # and the null block",
         f"BLOCK_SIZE = {scope.block_size}",
         f"MAX_TOKENS = {scope.output_tokens}",
+        *([f"NUM_DRAFTS = {scope.drafts}"] if scope.drafts else []),
+        *([f"WINDOW = {scope.window}  # the tokens that every other layer attends to"] if scope.window else []),
         *rank_constants(order),
         "# One letter for each full block of a prompt; one token more comes after them.",
         *enclosed("PROMPTS = {", words, "}"),
@@ -81,6 +85,8 @@ def constants(order: Order, scheduler: str | None) -> list[str]:
     if order.loads:
         lines += ["# The connector offers to load the full blocks of these prompts."]
         lines += enclosed("LOADS = {", string_set(order.loads), "}")
+        if scope.load_blocks:
+            lines.append(f"LOAD_BLOCKS = {scope.load_blocks}  # no more of a prompt, from the first on")
         lines += constant_lines(order)
     if order.saves:
         lines += ["# The connector saves the blocks of these requests when they are over."]
@@ -143,17 +149,20 @@ def _create_scheduler(order: Order) -> Piece:
         *policy_lines(scope),
         "        ),",
         "    )",
+        *_pipeline_lines(scope),
+        *config_lines(scope),
         "    config.cache_config.num_gpu_blocks = NUM_BLOCKS + 1",
         "    spec = FullAttentionSpec(",
         "        block_size=BLOCK_SIZE, num_kv_heads=1, head_size=1, dtype=torch.float32",
         "    )",
+        *spec_lines(scope),
         "    scheduler_class = pkgutil.resolve_name(SCHEDULER)",
         f"    {'scheduler =' if several else 'return'} scheduler_class(",
         "        vllm_config=config,",
         "        kv_cache_config=KVCacheConfig(",
         "            num_blocks=NUM_BLOCKS + 1,",
         "            kv_cache_tensors=[],",
-        '            kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],',
+        *group_lines(scope),
         "        ),",
         "        structured_output_manager=StructuredOutputManager(config),",
         "        block_size=BLOCK_SIZE,",
@@ -181,9 +190,23 @@ def _create_scheduler(order: Order) -> Piece:
     ]
     if several:
         imports.append(AGGREGATOR)
+    if scope.window:
+        imports.append("vllm.v1.kv_cache_interface:SlidingWindowSpec")
+    if scope.drafts:
+        imports.append("vllm.config:SpeculativeConfig")
     if cached:
         imports += ["vllm.utils.hashing:sha256", "vllm.v1.core.kv_cache_utils:init_none_hash"]
     return Piece("\n".join(lines), tuple(imports))
+
+
+def _pipeline_lines(scope: Scope) -> list[str]:
+    """Set in a finished configuration, since vLLM refuses one with more stages than devices."""
+    if scope.steps_in_flight == STEPS_IN_FLIGHT[scope.scheduling]:
+        return []
+    return [
+        "    # A pipeline with as many stages as steps may be in flight.",
+        f"    config.parallel_config.pipeline_parallel_size = {scope.steps}",
+    ]
 
 
 def _create_request(order: Order) -> Piece:

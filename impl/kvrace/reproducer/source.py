@@ -22,6 +22,7 @@ from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, import_lines
 from kvrace.reproducer.setup import constants, setup_pieces
 from kvrace.reproducer.text import comment_lines, docstring_lines
+from kvrace.reproducer.window import with_real_blocks
 from kvrace.reproducer.workers import workers_pieces
 from kvrace.trace import NO_FINDING, RecordedTrace, frames_of
 
@@ -64,7 +65,7 @@ def _source(recorded: RecordedTrace) -> str:
         *dict.fromkeys((*mending_pieces(order), *assertion.pieces)),
         _test(recorded, order, assertion),
     ]
-    pieces = for_release(pieces, recorded.identity.version)
+    pieces = for_release(with_real_blocks(pieces), recorded.identity.version)
     head = [
         _LICENSE,
         *_docstring(recorded),
@@ -90,6 +91,8 @@ def _depth(recorded: RecordedTrace, in_flight: int, loop: int) -> int:
     depth = max(before)
     frames = frames_of(recorded)[loop:] or [None] * len(events)  # a text form has none
     for event, many, frame in zip(events, before, frames, strict=False):
+        if isinstance(event, Update) and event.drafts:
+            raise KvraceError("in the loop drafts are accepted; a test without kvrace plays no such loop")
         reports = event.reports if isinstance(event, Update) else ()
         late = frame and len(reports) < len(possible_reports(frame.world, recorded.scope, Contract()))
         if isinstance(event, Schedule) != (many < depth) or (isinstance(event, Update) and late):

@@ -47,6 +47,11 @@ def enclosed(head: str, items: Sequence[str], tail: str, indent: str = "") -> li
     return [f"{indent}{head}", *(f"{indent}    {item}," for item in items), f"{indent}{tail}"]
 
 
+def statement(head: str, items: Sequence[str], tail: str = ")") -> list[str]:
+    """The same for a statement that will be indented as the body of a function."""
+    return [line.removeprefix("    ") for line in enclosed(head, items, tail, "    ")]
+
+
 def string_set(names: Iterable[str]) -> list[str]:
     """The items of a set literal."""
     return [quoted(name) for name in names]

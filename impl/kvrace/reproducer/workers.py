@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from kvrace.reproducer.drafts import proposing_pieces, sampled_piece
 from kvrace.reproducer.failures import output_arguments
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, piece
 from kvrace.reproducer.ranks import rank_output
-from kvrace.reproducer.text import WIDTH
+from kvrace.reproducer.text import WIDTH, enclosed
 
 _SORTED_IDS = piece(
     '''
@@ -38,23 +39,26 @@ def workers_pieces(order: Order, reports_all: bool) -> list[Piece]:
     two = order.two_of_a_kind or (reports_all and len(order.requests) > 1)
     ids = "SortedIds" if two else "set"
     stops = order.stops
-    token = "STOP_TOKEN if name in stopped else TOKEN" if stops else "TOKEN"
-    tokens = f"[{token}] if computes_all(scheduler, step, name) else []" if chunked else f"[{token}]"
-    signature = "scheduler, step" if order.takes_scheduler else "step"
-    extra = ", stopped=()" if stops else ""
+    sampled = f"[{'STOP_TOKEN if name in stopped else TOKEN' if stops else 'TOKEN'}]"
+    if order.accepts:
+        sampled = f"sampled_tokens(step, name, accepted{', stopped' if stops else ''})"
+    tokens = f"{sampled} if computes_all(scheduler, step, name) else []" if chunked else sampled
+    extra = [*(["accepted=()"] if order.accepts else []), *(["stopped=()"] if stops else [])]
     helpers = [*([_SORTED_IDS] if two else []), *([_COMPUTES_ALL] if chunked else [])]
+    helpers += [*([sampled_piece(order)] if order.accepts else []), *proposing_pieces(order, reports_all)]
     needed = ("vllm.v1.outputs:KVConnectorOutput", "vllm.v1.outputs:ModelRunnerOutput")
     if order.scope.ranks > 1:
-        return [*helpers, Piece("\n".join(rank_output(order, _sampled(tokens, token), extra, ids)), needed)]
+        return [*helpers, Piece("\n".join(rank_output(order, _sampled(tokens, sampled), extra, ids)), needed)]
     more, told = output_arguments(order)
+    signature = ["scheduler", "step"] if order.takes_scheduler else ["step"]
     lines = [
-        f"def model_output({signature}, finished_recving=(), finished_sending=(){more}{extra}):",
+        *enclosed("def model_output(", [*signature, "finished_recving=()", "finished_sending=()", *more, *extra], "):"),
         '    """The sampled tokens, and what the connector reports."""',
         "    names = list(step.num_scheduled_tokens)",
         "    return ModelRunnerOutput(",
         "        req_ids=names,",
         "        req_id_to_index={name: index for index, name in enumerate(names)},",
-        *_sampled(tokens, token),
+        *_sampled(tokens, sampled),
         "        kv_connector_output=KVConnectorOutput(",
         f"            finished_recving={ids}(finished_recving),",
         f"            finished_sending={ids}(finished_sending),",
@@ -65,7 +69,7 @@ def workers_pieces(order: Order, reports_all: bool) -> list[Piece]:
     return [*helpers, Piece("\n".join(lines), needed)]
 
 
-def _sampled(tokens: str, token: str) -> list[str]:
+def _sampled(tokens: str, sampled: str) -> list[str]:
     """The sampled tokens on as many lines as they need."""
     line = f"        sampled_token_ids=[{tokens} for name in names],"
     if len(line) <= WIDTH:
@@ -73,7 +77,7 @@ def _sampled(tokens: str, token: str) -> list[str]:
     inner = [f"            {tokens} for name in names"]
     if len(inner[0]) > WIDTH:
         inner = [
-            f"            [{token}]",
+            f"            {sampled}",
             "            if computes_all(scheduler, step, name)",
             "            else []",
             "            for name in names",

@@ -151,6 +151,12 @@ def preempted(output: Any, running_before: list[Any]) -> Iterator[str]:
             yield request.request_id
 
 
+def common_prefix(output: Any) -> int:
+    """How many first blocks a step says that all requests have in common. From 0.32.0 on, without cascade attention, none."""
+    counts = output.num_common_prefix_blocks
+    return int(counts[0]) if counts else 0
+
+
 # Making a worker's output.
 
 

@@ -31,7 +31,7 @@ from kvrace.capture import StateWalk
 from kvrace.patch.active import applied_patch, patch_notes
 from kvrace.places import answer_recording
 from kvrace.vllm.api import Api, load_api
-from kvrace.vllm.differences import preempted, resumed
+from kvrace.vllm.differences import common_prefix, preempted, resumed
 from kvrace.vllm.engine import propose_drafts
 from kvrace.vllm.environment import make_config
 from kvrace.vllm.failures import check_failures_known, put_failures
@@ -190,7 +190,8 @@ class VllmSubject:
         samples = tuple(entry.request for entry in scheduled if entry.samples)
         self._steps.append((output, samples))
         out_of_batch = tuple(sorted(preempted(output, running)))
-        return DispatchedStep(tuple(scheduled), out_of_batch, tuple(sorted(output.finished_req_ids)))
+        common = common_prefix(output) if self.scope.cascade else 0
+        return DispatchedStep(tuple(scheduled), out_of_batch, tuple(sorted(output.finished_req_ids)), common)
 
     def _update(self, event: Update) -> tuple[str, ...]:
         output, samples = self._steps.popleft()

@@ -109,6 +109,10 @@ def universe_of(scope: Scope, blocks: int | None = None, ids: tuple[str, ...] = 
     may have other ``blocks`` than its scope; ``ids`` names the requests (default: each by its own letter)."""
     if scope.ranks > 1:
         raise KvraceError("the relation knows one rank only; leave out ranks, or play the scope without it")
+    if scope.cascade:
+        raise KvraceError(
+            "the relation knows nothing of what requests have in common: leave out cascade, or conformance"
+        )
     if scope.load_failures or any(map(scope.loads_in_step, range(len(scope.requests)))):
         raise KvraceError(
             "the relation knows no loads that fail and none inside a step: such a scope is only checked, without conformance"

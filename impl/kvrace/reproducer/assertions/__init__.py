@@ -6,7 +6,7 @@ import re
 
 from kvmodel.errors import KvraceError, quoted
 from kvrace.reproducer import failures
-from kvrace.reproducer.assertions import blocks, pool, progress, requests
+from kvrace.reproducer.assertions import blocks, common_prefix, handover, pool, progress, requests
 from kvrace.reproducer.assertions.assertion import Assertion, Translate
 from kvrace.reproducer.order import Order
 
@@ -19,8 +19,10 @@ _KINDS: tuple[tuple[str, str, Translate], ...] = (
     ("no-leak", r".*, and ([A-Z])(?:, [A-Z])* is still in ", pool.entry_leaks),
     ("no-use-after-free", r".* in the pool while the ", blocks.in_the_pool),
     ("no-use-after-free", r".* given to [A-Z] while the ", blocks.given_away),
+    ("no-use-after-free", r"a step is told that all its requests have ", common_prefix.not_common),
     ("no-use-after-free", r"a step writes .* owns it too$", blocks.two_owners),
     ("no-use-after-free", r"a step writes ", blocks.step_writes),
+    ("no-use-after-free", r"a step works on .* does not own any more$", blocks.given_up),
     ("no-use-after-free", r".* of the load of [A-Z] while a dispatched step ", blocks.load_under_step),
     ("no-use-after-free", r".* of the load of [A-Z] while the ", blocks.load_under_transfer),
     ("no-premature-use", r"the prefix cache offers .* whose load has failed", failures.failed_offered),
@@ -37,7 +39,7 @@ _KINDS: tuple[tuple[str, str, Translate], ...] = (
     ("finish-once", r"[A-Z] is over and never got its call of request_finished$", requests.no_call),
     ("finish-once", r"[A-Z] is over and never got its notice to the workers$", requests.no_dismissal),
     ("finish-once", r"request_finished was called for [A-Z], which is not over$", requests.finished_early),
-    ("handover", r"request_finished\(([A-Z])\) named ", requests.wrong_handover),
+    ("handover", r"request_finished\(([A-Z])\) named ", handover.wrong_handover),
     ("conservation", r"block \d+ has reference count -?\d+ and \d+ owners$", pool.references),
     *(("conservation", rf"{counter} of ([A-Z]) is negative$", pool.negative(counter)) for counter in pool.COUNTERS),
 )

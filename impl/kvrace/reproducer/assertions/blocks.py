@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from kvmodel.errors import KvraceError
+from kvmodel.events import Update
 from kvrace.reproducer.assertions.assertion import Assertion
-from kvrace.reproducer.assertions.helpers import BLOCKS_IN, FREE_BLOCKS, USED_BLOCKS, WRITTEN_BLOCKS, last_step
+from kvrace.reproducer.assertions.helpers import BLOCKS_IN, FREE_BLOCKS, last_step
+from kvrace.reproducer.assertions.touched import step_arguments, used_blocks, written_blocks
 from kvrace.reproducer.order import Order
-from kvrace.reproducer.piece import piece
+from kvrace.reproducer.piece import Piece, piece
+from kvrace.reproducer.text import statement
+from kvrace.reproducer.window import owned
 
 _LEFT_ALONE = piece(
     '''
@@ -23,26 +28,27 @@ def in_the_pool(order: Order, name: str) -> Assertion:
     return Assertion(("assert_no_free_block_is_in_use(scheduler, connector)",), (FREE_BLOCKS, _LEFT_ALONE))
 
 
-_NOT_GIVEN_AWAY = piece(
-    '''
-    def assert_no_block_in_use_is_given_away(scheduler, connector):
-        """A load's blocks belong to its request alone; a save's may be shared, but not be taken."""
-        manager = scheduler.kv_cache_manager
-        owned = {name: manager.get_block_ids(name)[0] for name in PROMPTS}
-        held_back = set(blocks_in(list(vars(scheduler).values())))
-        for (kind, name), blocks in connector.running.items():
-            kept = held_back.union(owned[name]) if kind == "save" else set()
-            for other, table in owned.items():
-                lost = [block for block in blocks if block in table and block not in kept]
-                assert other == name or not lost, (
-                    f"blocks {lost} are given to {other} while the {kind} of {name} still runs"
-                )
-    '''
-)
+def _not_given_away(order: Order) -> Piece:
+    return Piece(
+        f'''def assert_no_block_in_use_is_given_away(scheduler, connector):
+    """A load's blocks belong to its request alone; a save's may be shared, but not be taken."""
+    manager = scheduler.kv_cache_manager
+    owned = {{name: {owned(order, "manager", "name")} for name in PROMPTS}}
+    held_back = set(blocks_in(list(vars(scheduler).values())))
+    for (kind, name), blocks in connector.running.items():
+        kept = held_back.union(owned[name]) if kind == "save" else set()
+        for other, table in owned.items():
+            lost = [block for block in blocks if block in table and block not in kept]
+            assert other == name or not lost, (
+                f"blocks {{lost}} are given to {{other}} while the {{kind}} of {{name}} still runs"
+            )'''
+    )
 
 
 def given_away(order: Order, name: str) -> Assertion:
-    return Assertion(("assert_no_block_in_use_is_given_away(scheduler, connector)",), (BLOCKS_IN, _NOT_GIVEN_AWAY))
+    return Assertion(
+        ("assert_no_block_in_use_is_given_away(scheduler, connector)",), (BLOCKS_IN, _not_given_away(order))
+    )
 
 
 _NOT_WRITTEN = piece(
@@ -60,28 +66,44 @@ _NOT_WRITTEN = piece(
 
 
 def step_writes(order: Order, name: str) -> Assertion:
-    step = last_step(order)
-    after = (f"assert_no_transfer_is_overwritten(connector, written_blocks(scheduler, {step}))",)
-    return Assertion(after, (WRITTEN_BLOCKS, _NOT_WRITTEN))
+    asked = step_arguments(order, last_step(order))
+    after = statement("assert_no_transfer_is_overwritten(", ["connector", f"written_blocks({asked})"])
+    return Assertion(tuple(after), (*written_blocks(order), _NOT_WRITTEN))
 
 
-_ONE_OWNER = piece(
+def _one_owner(order: Order) -> Piece:
+    return Piece(
+        f'''def assert_written_blocks_have_one_owner(scheduler, written):
+    """Without a prefix cache no two requests share a block."""
+    for name, targets in written.items():
+        for other in PROMPTS.keys() - {{name}}:
+            table = {owned(order, "scheduler.kv_cache_manager", "other")}
+            hit = [block for block in targets if block in table]
+            assert not hit, (
+                f"a step writes blocks {{hit}} for {{name}}, and {{other}} owns them too"
+            )'''
+    )
+
+
+def two_owners(order: Order, name: str) -> Assertion:
+    asked = step_arguments(order, last_step(order))
+    after = statement("assert_written_blocks_have_one_owner(", ["scheduler", f"written_blocks({asked})"])
+    return Assertion(tuple(after), (*written_blocks(order), _one_owner(order)))
+
+
+_OWN_BLOCKS = piece(
     '''
-    def assert_written_blocks_have_one_owner(scheduler, written):
-        """Without a prefix cache no two requests share a block."""
-        for name, targets in written.items():
-            for other in PROMPTS.keys() - {name}:
-                table = scheduler.kv_cache_manager.get_block_ids(other)[0]
-                hit = [block for block in targets if block in table]
-                assert not hit, f"a step writes blocks {hit} for {name}, and {other} owns them too"
+    def assert_a_step_has_its_blocks(used):
+        """What a step reads or writes for a request has to belong to it: 0 is no block of its own."""
+        for name, blocks in used.items():
+            assert 0 not in blocks, f"a step works on a block that {name} has lost"
     '''
 )
 
 
-def two_owners(order: Order, name: str) -> Assertion:
-    step = last_step(order)
-    after = (f"assert_written_blocks_have_one_owner(scheduler, written_blocks(scheduler, {step}))",)
-    return Assertion(after, (WRITTEN_BLOCKS, _ONE_OWNER))
+def given_up(order: Order, name: str) -> Assertion:
+    asked = step_arguments(order, last_step(order))
+    return Assertion((f"assert_a_step_has_its_blocks(used_blocks({asked}))",), (*used_blocks(order), _OWN_BLOCKS))
 
 
 _LOADS_APART = piece(
@@ -123,10 +145,17 @@ _LOADS_AFTER_STEPS = piece(
 
 
 def load_under_step(order: Order, name: str) -> Assertion:
-    used = "".join(f", used_{number}" for number in order.in_flight)
+    """Raises KvraceError where an output has come since that says where a step in flight begins: the test would not know."""
+    if order.scope.window and order.scope.drafts and order.in_flight:
+        first = next(call.number for call in order.schedules if call.step == order.in_flight[0])
+        if any(call.number > first and isinstance(call.event, Update) for call in order.calls):
+            raise KvraceError(
+                "in a window a test without kvrace cannot follow what a step reads once drafts are accepted"
+            )
+    used = [f"used_{number}" for number in order.in_flight]
     return Assertion(
-        (f"assert_no_load_meets_a_step(connector{used})",),
-        (USED_BLOCKS, _LOADS_AFTER_STEPS),
+        tuple(statement("assert_no_load_meets_a_step(", ["connector", *used])),
+        (*used_blocks(order), _LOADS_AFTER_STEPS),
         watched=frozenset({"used"}),
     )
 
@@ -165,9 +194,9 @@ _NOT_COMPUTED = piece(
 
 
 def computed_early(order: Order, name: str) -> Assertion:
-    step = last_step(order)
-    after = (f"assert_no_step_uses_a_loading_block(connector, used_blocks(scheduler, {step}))",)
-    return Assertion(after, (USED_BLOCKS, _NOT_COMPUTED))
+    asked = step_arguments(order, last_step(order))
+    after = statement("assert_no_step_uses_a_loading_block(", ["connector", f"used_blocks({asked})"])
+    return Assertion(tuple(after), (*used_blocks(order), _NOT_COMPUTED))
 
 
 _EMPTY_AFTER_RESET = piece(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvmodel.errors import KvraceError
 from kvmodel.events import Schedule
+from kvrace.reproducer.drafts import proposing
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, piece
 
@@ -17,31 +18,6 @@ FREE_BLOCKS = piece(
             ids.append(block.block_id)
             block = block.next_free_block
         return ids
-    '''
-)
-
-USED_BLOCKS = piece(
-    '''
-    def used_blocks(scheduler, step):
-        """The blocks that a step reads and writes for each request. To be asked right after schedule()."""
-        used = {}
-        for name in step.num_scheduled_tokens:
-            num_blocks = -(-scheduler.requests[name].num_computed_tokens // BLOCK_SIZE)
-            used[name] = scheduler.kv_cache_manager.get_block_ids(name)[0][:num_blocks]
-        return used
-    '''
-)
-
-WRITTEN_BLOCKS = piece(
-    '''
-    def written_blocks(scheduler, step):
-        """The blocks into which a step writes KV, by request. To be asked right after schedule()."""
-        written = {}
-        for name, num_tokens in step.num_scheduled_tokens.items():
-            end = scheduler.requests[name].num_computed_tokens
-            table = scheduler.kv_cache_manager.get_block_ids(name)[0]
-            written[name] = table[(end - num_tokens) // BLOCK_SIZE : -(-end // BLOCK_SIZE)]
-        return written
     '''
 )
 
@@ -72,6 +48,9 @@ FINAL_NOTICES = piece(
 def run_to_the_end(order: Order) -> Piece:
     """For findings that show once everything is over: a scheduler without the fault may need longer to come there."""
     step = "scheduler,\n            step" if order.takes_scheduler else "step"
+    told = "yield step, scheduler.update_from_output(step, output)"
+    if more := proposing(order):
+        told = "\n        ".join(["outputs = scheduler.update_from_output(step, output)", *more, "yield step, outputs"])
     return Piece(
         f'''def run_to_the_end(scheduler, connector):
     """Report every transfer until everything is over, and then make one more step to clean up.
@@ -86,7 +65,7 @@ def run_to_the_end(order: Order) -> Piece:
             finished_recving=connector.over("load", *PROMPTS),
             finished_sending=connector.over("save", *PROMPTS),
         )
-        yield step, scheduler.update_from_output(step, output)
+        {told}
         if over:
             return'''
     )
@@ -97,9 +76,9 @@ def arguments(numbers: tuple[int, ...]) -> str:
     return "".join(f", step_{number}" for number in numbers)
 
 
-def last_step(order: Order) -> str:
-    """The step that the last event schedules. Raises KvraceError when the last event is another one."""
+def last_step(order: Order) -> int:
+    """The number of the step that the last event schedules. Raises KvraceError when the last event is another one."""
     last = order.calls[-1]
     if not isinstance(last.event, Schedule):
         raise KvraceError(f"the finding is about a step, and the order ends with '{last.event}'")
-    return f"step_{last.step}"
+    return last.step

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kvrace.reproducer.assertions.assertion import Assertion
 from kvrace.reproducer.assertions.helpers import FINAL_NOTICES, arguments
+from kvrace.reproducer.drafts import proposing
 from kvrace.reproducer.life import resumed
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import Piece, piece
@@ -51,6 +52,7 @@ def never_at_rest(order: Order, depth: int) -> Assertion:
 
 def _leave_alone(order: Order, depth: int) -> Piece:
     step = "scheduler,\n            step" if order.takes_scheduler else "step"
+    told = "\n        ".join(["scheduler.update_from_output(step, output)", *proposing(order)])
     return Piece(
         f'''def leave_alone(scheduler, connector, *in_flight):
     """The engine steps, and each transfer is reported with the next output that can carry it.
@@ -71,7 +73,7 @@ def _leave_alone(order: Order, depth: int) -> Piece:
             finished_recving=connector.over("load", *due["load"]),
             finished_sending=connector.over("save", *due["save"]),
         )
-        scheduler.update_from_output(step, output)
+        {told}
     return False''',
         ("collections:deque",),
     )

@@ -1,14 +1,13 @@
-"""``no-crash``, ``finish-once`` and ``handover``: what a request's client, its workers and the connector are told."""
+"""``no-crash`` and ``finish-once``: what a request's client, its workers and the connector are told."""
 
 from __future__ import annotations
 
 from kvmodel.errors import KvraceError
 from kvmodel.events import Schedule, Update
 from kvrace.reproducer.assertions.assertion import Assertion
-from kvrace.reproducer.assertions.helpers import FINAL_NOTICES, arguments, run_to_the_end
+from kvrace.reproducer.assertions.helpers import FINAL_NOTICES, run_to_the_end
 from kvrace.reproducer.order import Order
 from kvrace.reproducer.piece import piece
-from kvrace.reproducer.text import quoted
 
 
 def crash(order: Order, name: str) -> Assertion:
@@ -90,33 +89,3 @@ def finished_early(order: Order, name: str) -> Assertion:
         '    assert name in notices, f"request_finished came for {name}, which is not over"',
     )
     return Assertion(after, (FINAL_NOTICES,), watched=_NOTICES | {"finished"})
-
-
-_BLOCKS_WITH_KV = piece(
-    '''
-    def blocks_with_kv(scheduler, connector, name, *in_flight):
-        """The blocks of a request, and how many of them are full of KV for certain: what a running
-        load brings, and what steps in flight compute, does not count."""
-        request = scheduler.requests.get(name)
-        table = list(scheduler.kv_cache_manager.get_block_ids(name)[0])
-        if request is None or ("load", name) in connector.running:
-            return table, 0
-        coming = sum(step.num_scheduled_tokens.get(name, 0) for step in in_flight)
-        return table, -(-(request.num_computed_tokens - coming) // BLOCK_SIZE)
-    '''
-)
-
-
-def wrong_handover(order: Order, name: str) -> Assertion:
-    steps = arguments(order.in_flight_before)
-    before = (
-        f"table, needed = blocks_with_kv(scheduler, connector, {quoted(name)}{steps})",
-        "connector.handed_over.clear()",
-    )
-    after = (
-        f"named = connector.handed_over.get({quoted(name)}, table)",
-        "assert named == table[: len(named)] and len(named) >= needed, (",
-        f'    f"request_finished({name}) named {{named}}, and its KV is in {{table[:needed]}}"',
-        ")",
-    )
-    return Assertion(after, (_BLOCKS_WITH_KV,), before, frozenset({"handed_over"}))
