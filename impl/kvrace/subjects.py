@@ -58,7 +58,7 @@ class SubjectChoice:
             )
         wanted = self.schedulings if scheduler is None else (scheduler,)
         cases = [scope for scope in scopes if scope.scheduling in wanted]
-        if not cases:
+        if scopes and not cases:
             raise KvraceError(f"no case of the scope has {wanted[0]} scheduling, and {self.spec} is to play no other")
         return cases
 

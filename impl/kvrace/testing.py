@@ -156,8 +156,6 @@ def check_scheduler(
     asked = _scopes(scope)
     choice = _choice(scheduler)
     cases = choice.cases(asked, None)
-    if asked and not cases:
-        raise KvraceError(f"{choice.spec} plays {choice.schedulings[0]} scheduling only, and no scope is for that")
     result = check(
         ending(choice.make, call_timeout),
         cases,

@@ -64,7 +64,8 @@ def _scopes(
 ) -> Scope:
     count = draw(st.integers(1, most_requests))
     scheduling = draw(st.sampled_from(schedulings))
-    more = draw(_more_of(scheduling, count)) if wide else {}
+    prefix_sharing = draw(st.booleans())
+    more = draw(_more_of(scheduling, count, prefix_sharing)) if wide else {}
 
     def each(values: SearchStrategy[Value]) -> tuple[Value, ...]:
         return tuple(draw(st.lists(values, min_size=count, max_size=count)))
@@ -75,7 +76,7 @@ def _scopes(
         block_size=draw(st.sampled_from([4, 2, 1])),
         prompts=each(st.sampled_from(_WORDS)),
         output_tokens=draw(st.integers(1, 5)),
-        prefix_sharing=draw(st.booleans()),
+        prefix_sharing=prefix_sharing,
         early_stop=draw(st.booleans()),
         separate_ends=draw(st.booleans()) and "reuse" not in more.get("lifecycle", ()),
         token_budget=draw(st.integers(0, 6)) if token_budgets else 0,
@@ -96,8 +97,9 @@ def _kinds(kinds: tuple[str, ...], more: dict[str, Any]) -> tuple[str, ...]:
 
 
 @st.composite
-def _more_of(draw: DrawFn, scheduling: Scheduling, count: int) -> dict[str, Any]:
-    """Fields of a wide scope. A scope leaves out failing loads or all that does not go with them."""
+def _more_of(draw: DrawFn, scheduling: Scheduling, count: int, prefix_sharing: bool) -> dict[str, Any]:
+    """Fields of a wide scope. A scope leaves out failing loads or all that does not go with them. No request is larger than the
+    pool: in every release it waits for ever, and nothing else would be found."""
     more: dict[str, Any] = {"loads_again": draw(st.booleans())}
     if draw(st.booleans()):
         more["steps"] = STEPS_IN_FLIGHT[scheduling] + 1
@@ -111,6 +113,8 @@ def _more_of(draw: DrawFn, scheduling: Scheduling, count: int) -> dict[str, Any]
         more["ranks"] = draw(st.integers(2, 3))
     if draw(st.booleans()):
         more["window"] = draw(st.integers(1, 8))
+    elif prefix_sharing:
+        more["cascade"] = draw(st.booleans())
     if draw(st.booleans()):
         more["drafts"] = draw(st.integers(1, 2))
     words = draw(st.sets(st.sampled_from(list(LIFECYCLE)), max_size=3))
