@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from spec.fixed_table import EVERYTHING, RUNS, row
+from spec.known_answers.expected import answers
+from spec.known_answers.played import play
+from spec.known_answers.table import measured
 from spec.markdown import markdown_table
 from spec.runs import explored
 
@@ -13,6 +17,7 @@ from kvmodel.contract import EXACTLY_ONCE, Contract
 from kvmodel.named_scopes import named_scope
 from kvmodel.scope import Scope, both_schedulers
 from kvrace.check import check
+from kvrace.installed import installed_vllm
 from kvrace.result import CheckResult
 from kvrace.subjects import choose_class, choose_subject
 from tests.real.helpers import broken, orders, table
@@ -128,3 +133,23 @@ def test_compared_like_stock_or_by_every_id_the_verdicts_are_the_same() -> None:
 
 def test_the_states_of_the_seed(snapshot: object) -> None:
     assert table(check_fixed(named_scope("seed"))) == snapshot
+
+
+@pytest.mark.slow
+def test_which_known_answers_of_stock_it_mends_and_which_it_leaves() -> None:
+    """spec/fixed.md names each of them once, in the paragraph that is meant for it."""
+    choice = choose_subject("fixed", None)
+    asked = [
+        answer
+        for answer in answers()
+        if measured()[installed_vllm().version.partition("+")[0]][answer.id]["verdict"] == "violated"
+    ]
+    said = {answer.id: play(answer, choice)["verdict"] for answer in asked}
+    page = (Path(__file__).parents[2] / "spec" / "fixed.md").read_text()
+    mends, leaves = page.partition("\n## What it leaves as it is\n")[2].partition("\n## ")[0].split("leaves these:")
+    assert {name for name, verdict in said.items() if verdict == "holds"} == _named(mends, said)
+    assert {name for name, verdict in said.items() if verdict == "violated"} == _named(leaves, said)
+
+
+def _named(text: str, ids: dict[str, str]) -> set[str]:
+    return ids.keys() & set(re.findall(r"[\w-]+", text))
