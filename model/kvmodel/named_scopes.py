@@ -8,7 +8,7 @@ from itertools import combinations_with_replacement, product
 from typing import Any
 
 from kvmodel.errors import KvraceError, quoted
-from kvmodel.scope import BASIC_KINDS, FAILURE_POLICIES, SCHEDULINGS, Scope, both_schedulers
+from kvmodel.scope import BASIC_KINDS, FAILURE_POLICIES, KINDS_IN_STEP, SCHEDULINGS, Scope, both_schedulers
 
 
 def _small() -> list[Scope]:
@@ -117,16 +117,17 @@ def _failures() -> list[Scope]:
     ]
 
 
-_IN_STEP = ("sync_load", "sync_load_save")
-
-
 def _sync_loads() -> list[Scope]:
-    pairs = [pair for pair in combinations_with_replacement((*_IN_STEP, *BASIC_KINDS), 2) if pair[0] in _IN_STEP]
-    return [Scope(mix, scheduling) for scheduling in SCHEDULINGS for mix in (*((kind,) for kind in _IN_STEP), *pairs)]
+    pairs = [
+        pair for pair in combinations_with_replacement((*KINDS_IN_STEP, *BASIC_KINDS), 2) if pair[0] in KINDS_IN_STEP
+    ]
+    return [
+        Scope(mix, scheduling) for scheduling in SCHEDULINGS for mix in (*((kind,) for kind in KINDS_IN_STEP), *pairs)
+    ]
 
 
 def _sync_failures() -> list[Scope]:
-    alone = [Scope((kind,), prompt_blocks=2) for kind in _IN_STEP]
+    alone = [Scope((kind,), prompt_blocks=2) for kind in KINDS_IN_STEP]
     beside = [
         Scope(("sync_load", other), prefix_sharing=shared)
         for other in ("local", "sync_load_save")

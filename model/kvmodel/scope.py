@@ -25,6 +25,9 @@ KINDS: dict[str, str] = {
 """The request kinds and what each means."""
 BASIC_KINDS = ("local", "load", "save", "load_save")
 """The kinds that most named scopes combine."""
+KINDS_IN_STEP = ("sync_load", "sync_load_save")
+"""The kinds whose load is part of the step that first runs the request."""
+_LOADING = ("load", "load_save", *KINDS_IN_STEP)
 
 REQUEST_NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _NAMES = tuple(tuple(REQUEST_NAMES[:size]) for size in range(len(REQUEST_NAMES) + 1))
@@ -280,11 +283,11 @@ class Scope:
         return self.prompt_blocks_of(index) * self.block_size + self.output_tokens
 
     def loads(self, index: int) -> bool:
-        return self.requests[index] in ("load", "load_save", "sync_load", "sync_load_save")
+        return self.requests[index] in _LOADING
 
     def loads_in_step(self, index: int) -> bool:
         """Whether the load is synchronous: part of the step that first runs the request."""
-        return self.requests[index] in ("sync_load", "sync_load_save")
+        return self.requests[index] in KINDS_IN_STEP
 
     def saves(self, index: int) -> bool:
         return self.requests[index] in ("save", "load_save", "sync_load_save")

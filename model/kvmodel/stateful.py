@@ -12,7 +12,7 @@ import sys
 import unittest
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, get_args
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -27,20 +27,16 @@ from kvmodel.drafts import outcomes
 from kvmodel.errors import KvraceError
 from kvmodel.events import (
     Abort,
-    AbortAll,
     Add,
-    AddAgain,
     Event,
     Lose,
-    Pause,
     Report,
-    Reset,
-    Resume,
     Schedule,
     TransferEnds,
     Update,
 )
 from kvmodel.failures import possible_failures, sets_of_failures
+from kvmodel.life import LifeEvent
 from kvmodel.lockstep import Lockstep, Node
 from kvmodel.playback import Frame, frame_of
 from kvmodel.port import Subject
@@ -53,7 +49,7 @@ from kvmodel.strategies import scopes
 
 REPORTING = ("evenly", "late", "at once")
 """Of the reports that could come with an output, one in two comes, one in four, or all. Each run keeps to one of these."""
-LIFE = (AbortAll, AddAgain, Pause, Reset, Resume)
+LIFE: tuple[type[Event], ...] = get_args(LifeEvent)
 """What the engine and its clients do beside requests and steps."""
 _NUMBER = st.integers(0, 63)
 _BITS_MAX = 16

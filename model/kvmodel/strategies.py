@@ -12,6 +12,7 @@ from kvmodel.errors import KvraceError
 from kvmodel.scope import (
     BASIC_KINDS,
     FAILURE_POLICIES,
+    KINDS_IN_STEP,
     LIFECYCLE,
     MOST_LOOKUPS,
     SCHEDULINGS,
@@ -88,12 +89,9 @@ def _scopes(
     return replace(roomy, blocks=max(largest, roomy.blocks - roomy.blocks * fewer // 100))
 
 
-_IN_STEP = ("sync_load", "sync_load_save")
-
-
 def _kinds(kinds: tuple[str, ...], more: dict[str, Any]) -> tuple[str, ...]:
     """Loads inside a step go where loads fail."""
-    return (*kinds, *_IN_STEP) if "load_failures" in more else kinds
+    return (*kinds, *KINDS_IN_STEP) if "load_failures" in more else kinds
 
 
 @st.composite
